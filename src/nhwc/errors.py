@@ -1,0 +1,33 @@
+"""Every error a user can cause: one root class, each message says what came, what was expected, and the fix."""
+
+
+class NhwcError(Exception):
+    """Root of all errors raised by nhwc."""
+
+
+class FormatError(NhwcError, ValueError):
+    """A memory format, shape or stride that cannot be used together (for example channels last for a 3-D tensor)."""
+
+
+class ConversionError(NhwcError):
+    """A model that cannot be converted; the message names the parameter and the reason, and the model is untouched."""
+
+
+class TargetError(NhwcError):
+    """A command-line target, input, picture or device that cannot be used."""
+
+
+class ModelError(NhwcError):
+    """The user's own model or step raised; the original exception is the cause."""
+
+
+class RecordingError(NhwcError):
+    """The recorder cannot run here, for example because this torch lacks an interface it reads."""
+
+
+class SchemaError(NhwcError):
+    """A saved file that is not ours, is damaged, or comes from a newer nhwc."""
+
+
+class RegistryError(NhwcError):
+    """A key that is unknown, of the wrong type, or registered twice."""
