@@ -1,0 +1,92 @@
+"""The channels-last memory format of PyTorch: see where a model loses it, what that costs, and who causes it.
+
+Names load on first use, so that ``import nhwc`` loads neither torch nor any optional package; the pure ones
+(``strides_for``, ``Layout``, ``Trace``, the errors) never need torch at all.
+
+>>> import nhwc
+>>> nhwc.strides_for((10, 3, 32, 32), "channels_last")
+(3072, 1, 96, 3)
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from nhwc.api import audit, record
+    from nhwc.conversion import contiguous_state_dict, convert, restore
+    from nhwc.errors import (
+        ConversionError,
+        FormatError,
+        ModelError,
+        NhwcError,
+        RecordingError,
+        RegistryError,
+        SchemaError,
+        TargetError,
+    )
+    from nhwc.formats import layout_of, to_format
+    from nhwc.model import Finding, Phase, Report, Severity, Trace
+    from nhwc.strides import Layout, LayoutKind, strides_for
+
+__version__ = "0.1.0"
+
+__all__ = [
+    "ConversionError",
+    "Finding",
+    "FormatError",
+    "Layout",
+    "LayoutKind",
+    "ModelError",
+    "NhwcError",
+    "Phase",
+    "RecordingError",
+    "RegistryError",
+    "Report",
+    "SchemaError",
+    "Severity",
+    "TargetError",
+    "Trace",
+    "__version__",
+    "audit",
+    "contiguous_state_dict",
+    "convert",
+    "layout_of",
+    "record",
+    "restore",
+    "strides_for",
+    "to_format",
+]
+
+_NAMES_IN = {
+    "nhwc.api": ("audit", "record"),
+    "nhwc.conversion": ("contiguous_state_dict", "convert", "restore"),
+    "nhwc.errors": (
+        "ConversionError",
+        "FormatError",
+        "ModelError",
+        "NhwcError",
+        "RecordingError",
+        "RegistryError",
+        "SchemaError",
+        "TargetError",
+    ),
+    "nhwc.formats": ("layout_of", "to_format"),
+    "nhwc.model": ("Finding", "Phase", "Report", "Severity", "Trace"),
+    "nhwc.strides": ("Layout", "LayoutKind", "strides_for"),
+}
+_HOME_OF = {name: module for module, names in _NAMES_IN.items() for name in names}
+
+
+def __getattr__(name: str) -> object:
+    home = _HOME_OF.get(name)
+    if home is None:
+        raise AttributeError(f"module 'nhwc' has no attribute {name!r}; it offers {', '.join(sorted(_HOME_OF))}")
+    value: object = getattr(import_module(home), name)
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

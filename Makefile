@@ -1,0 +1,40 @@
+# Everything a contributor types. Each target makes its own environment in .venv first; with it there, that is a no-op.
+PYTHON ?= python3
+BIN := .venv/bin
+# Named by content, so that neither a fresh checkout nor a touched file installs again.
+STAMP := .venv/.installed-$(shell cat pyproject.toml constraints.txt | cksum | cut -d' ' -f1)
+
+.PHONY: help demo test slow lint format check clean
+.DEFAULT_GOAL := help
+
+help: ## say what there is to type
+	@grep -E '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 10
+
+$(STAMP): pyproject.toml constraints.txt
+	test -x $(BIN)/python || $(PYTHON) -m venv .venv
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[test,lint]'
+	rm -f .venv/.installed-*
+	touch $@
+
+demo: $(STAMP) ## audit two real models on real photographs and write their pages to demo-out/
+	$(BIN)/python -m demo demo-out
+
+test: $(STAMP) ## the default tests, under twelve minutes on two cores
+	$(BIN)/python -m pytest
+
+slow: $(STAMP) ## the tests that the default run leaves out
+	$(BIN)/python -m pytest -m slow
+
+lint: $(STAMP) ## format check, linter, strict types
+	$(BIN)/ruff format --check
+	$(BIN)/ruff check
+	$(BIN)/mypy
+
+format: $(STAMP) ## rewrite the code in the project's format
+	$(BIN)/ruff format
+	$(BIN)/ruff check --fix
+
+check: test lint ## what CI runs
+
+clean: ## remove what the targets made, the environment too
+	rm -rf .venv build dist demo-out .pytest_cache .mypy_cache .ruff_cache .hypothesis src/*.egg-info
