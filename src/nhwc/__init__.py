@@ -82,7 +82,7 @@ _HOME_OF = {name: module for module, names in _NAMES_IN.items() for name in name
 def __getattr__(name: str) -> object:
     home = _HOME_OF.get(name)
     if home is None:
-        raise AttributeError(f"module 'nhwc' has no attribute {name!r}; it offers {', '.join(sorted(_HOME_OF))}")
+        raise AttributeError(f"module 'nhwc' has no attribute {name!r}")
     value: object = getattr(import_module(home), name)
     globals()[name] = value
     return value

@@ -1,0 +1,208 @@
+"""``nhwc audit TARGET``: run one step of a model and say where it loses its memory format."""
+
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from nhwc.cli import inputs, output, targets
+from nhwc.cli.conditions import Condition, Measure, parse_condition
+from nhwc.cli.exits import ExitCode, one_line, one_sentence, say
+from nhwc.cli.inputs import InputShape
+from nhwc.cli.recipes import Kind
+from nhwc.cli.targets import Target
+from nhwc.errors import TargetError
+
+if TYPE_CHECKING:
+    import torch
+    from torch import nn
+
+    from nhwc.api import AuditReport
+
+_AMP = {"bf16": "bfloat16", "fp16": "float16"}
+
+TargetArgument = Annotated[
+    str, typer.Argument(help="A torchvision or timm model, package.module:callable, or file.py:callable.")
+]
+InputOption = Annotated[
+    list[str], typer.Option("--input", metavar="SHAPE", help="8x3x224x224, 2x5:int64; once per argument of the model.")
+]
+ImagesOption = Annotated[
+    Path | None, typer.Option("--images", metavar="DIR", help="Feed real pictures, resized and normalised as usual.")
+]
+BatchOption = Annotated[
+    int | None, typer.Option("--batch", min=1, metavar="N", help="Samples per step, where --input does not say.")
+]
+TrainOption = Annotated[bool, typer.Option("--train", help="Audit a training step: forward, loss and backward.")]
+AmpOption = Annotated[str | None, typer.Option("--amp", metavar="bf16|fp16", help="Run under autocast.")]
+DeviceOption = Annotated[str, typer.Option("--device", help="cpu, cuda, cuda:1, ...")]
+CompileOption = Annotated[bool, typer.Option("--compile", help="Audit what torch.compile makes of the model.")]
+StaticOption = Annotated[bool, typer.Option("--static", help="Compute nothing: follow the layouts on fake tensors.")]
+FormatOption = Annotated[str | None, typer.Option("--format", metavar="text|json|html", help="Of the report.")]
+OutputOption = Annotated[
+    list[Path], typer.Option("-o", "--output", metavar="FILE", help="Also write it here; its ending names the format.")
+]
+FailOption = Annotated[
+    list[str], typer.Option("--fail-on", metavar="CONDITION", help="Exit with 1 on a rule, 1MB, 5% or any.")
+]
+RepeatsOption = Annotated[int, typer.Option("--repeats", min=0, help="Timings per operator; 0 measures no time.")]
+ThreadsOption = Annotated[int | None, typer.Option("--threads", min=1, help="Threads that torch may use.")]
+SeedOption = Annotated[int, typer.Option("--seed", help="Of weights and random inputs.")]
+DebugOption = Annotated[bool, typer.Option("--debug", help="Show the traceback of a failure.")]
+
+
+def audit(
+    target: TargetArgument,
+    input_: InputOption = [],  # noqa: B006 - typer copies it
+    images: ImagesOption = None,
+    batch: BatchOption = None,
+    train: TrainOption = False,
+    amp: AmpOption = None,
+    device: DeviceOption = "cpu",
+    compile_: CompileOption = False,
+    static: StaticOption = False,
+    format_: FormatOption = None,
+    output_: OutputOption = [],  # noqa: B006 - typer copies it
+    fail_on: FailOption = [],  # noqa: B006 - typer copies it
+    repeats: RepeatsOption = 5,
+    threads: ThreadsOption = None,
+    seed: SeedOption = 0,
+    debug: DebugOption = False,
+) -> None:
+    """See where a model loses the channels-last memory format, what that costs, and who causes it.
+
+    Exit codes: 0 fine, 1 a --fail-on condition holds, 2 bad input, 3 a fault in nhwc, 130 interrupted.
+    """
+    with one_sentence(debug):
+        from nhwc import api
+
+        conditions = [parse_condition(text, api.rule_codes()) for text in fail_on]
+        if (static or repeats == 0) and any(condition.measure is Measure.PERCENT for condition in conditions):
+            raise TargetError("--fail-on a percentage needs measured times; leave out --static and --repeats 0")
+        files = output.plan_files(output_, format_, api.report_formats())
+        shapes = [inputs.parse_input(text) for text in input_]
+        if shapes and batch is not None:
+            raise TargetError("--batch and --input both give the batch; leave one out")
+        dtype = _amp_dtype(amp)
+
+        with output.progress_line(f"building {target}") as progress:
+            place = _prepared(device, static, threads, seed)
+            with _building(place, static):
+                chosen = targets.load(target)
+                if images is None:
+                    chosen = _with_tensors(chosen, shapes, batch)
+            if images is not None:
+                chosen = _with_pictures(chosen, shapes, images, batch)
+            with _building(place, static):
+                chosen = _placed(_with_training_targets(chosen, train), place, static)
+            report = api.audit(
+                chosen.model,
+                *(chosen.inputs or ()),
+                kwargs=chosen.keywords,
+                train=train,
+                amp=dtype,
+                compile=compile_,
+                static=static,
+                repeats=repeats,
+                target=target,
+                progress=progress,
+            )
+        output.emit(report, files, output.TEXT if files else format_ or output.TEXT)
+        _judge(report, conditions)
+
+
+def _amp_dtype(amp: str | None) -> "torch.dtype | None":
+    import torch
+
+    if amp is None:
+        return None
+    if amp not in _AMP:
+        raise TargetError(f"--amp {amp!r} is unknown; use bf16 or fp16")
+    dtype: torch.dtype = getattr(torch, _AMP[amp])
+    return dtype
+
+
+def _prepared(device: str, static: bool, threads: int | None, seed: int) -> "torch.device":
+    import torch
+
+    if threads is not None:
+        torch.set_num_threads(threads)
+    torch.manual_seed(seed)
+    try:
+        found = torch.device(device)
+        if not static:  # fake tensors pretend to be on any device
+            torch.empty(1, device=found)
+    except NotImplementedError as error:
+        raise TargetError(f"--device {device} cannot be used: this torch has no {device} backend") from error
+    except Exception as error:  # each backend refuses in its own way
+        raise TargetError(f"--device {device} cannot be used: {one_line(error)}") from error
+    if found.type == "meta":
+        raise TargetError("--device meta computes nothing; use --static with the device that the model is meant for")
+    return found
+
+
+@contextmanager
+def _building(place: "torch.device", static: bool) -> Iterator[None]:
+    """Where a model and its inputs are made: as usual, or (static) out of fake tensors on the device."""
+    from nhwc import api
+
+    with ExitStack() as stack:
+        if static:
+            stack.enter_context(api.fake_mode())
+            stack.enter_context(place)
+        yield
+
+
+def _with_tensors(target: Target, shapes: Sequence[InputShape], batch: int | None) -> Target:
+    if shapes:
+        return replace(target, inputs=tuple(inputs.random_input(shape) for shape in shapes), keywords={})
+    if target.inputs is None and target.recipe is not None:
+        return replace(target, inputs=inputs.default_inputs(target.recipe, batch))
+    if target.inputs is None:
+        raise TargetError(f"{target.name} came without inputs; give --input 8x3x224x224 or return (module, inputs)")
+    if batch is not None:
+        raise TargetError(f"{target.name} brings its own inputs; leave out --batch, or give --input")
+    return target
+
+
+def _with_pictures(target: Target, shapes: Sequence[InputShape], images: Path, batch: int | None) -> Target:
+    recipe, given = inputs.recipe_for(target.recipe, shapes)
+    made, count = inputs.from_pictures(images, recipe, given or batch)
+    wanted = given or batch or recipe.kind.batch
+    if count < wanted:
+        say(f"{count} picture{'s' if count != 1 else ''} for a batch of {wanted}: they come round again")
+    return replace(target, inputs=made, keywords={})
+
+
+def _with_training_targets(target: Target, train: bool) -> Target:
+    """Detection models take a list of images and, to train, what there is to find in them."""
+    if target.recipe is None or target.recipe.kind is not Kind.DETECTION or not target.inputs:
+        return target
+    images = list(target.inputs[0])  # type: ignore[call-overload]
+    return replace(target, inputs=(images, inputs.boxes_for(images, target.model)) if train else (images,))
+
+
+def _placed(target: Target, place: "torch.device", static: bool) -> Target:
+    arguments = inputs.placed(target.inputs, place, static)
+    keywords = inputs.placed(dict(target.keywords), place, static)
+    return replace(target, model=_moved(target, place, static), inputs=arguments, keywords=keywords)
+
+
+def _moved(target: Target, place: "torch.device", static: bool) -> "nn.Module":
+    if static:
+        return target.model  # made on its device already
+    try:
+        return target.model.to(place)
+    except Exception as error:  # out of memory, or a module that refuses
+        raise TargetError(f"{target.name} cannot be moved to {place}: {one_line(error)}") from error
+
+
+def _judge(report: "AuditReport", conditions: Sequence[Condition]) -> None:
+    reasons = [(condition.text, reason) for condition in conditions if (reason := condition.held_by(report))]
+    for text, reason in reasons:
+        say(f"--fail-on {text}: {reason}")
+    if reasons:
+        raise typer.Exit(ExitCode.CONDITION_HOLDS)

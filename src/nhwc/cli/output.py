@@ -1,0 +1,100 @@
+"""Where a report goes: stdout, files, and the progress line on a terminal."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from nhwc.cli.exits import say
+from nhwc.errors import TargetError
+
+if TYPE_CHECKING:
+    from nhwc.api import AuditReport
+
+TEXT = "text"
+_FORMAT_OF = {".html": "html", ".htm": "html", ".json": "json", ".txt": TEXT}
+
+
+@dataclass(frozen=True)
+class File:
+    """One -o: a path and the format it is written in."""
+
+    path: Path
+    format: str
+
+
+def plan_files(paths: Sequence[Path], given: str | None, formats: Sequence[str]) -> list[File]:
+    """What to write, checked before any time is spent on the audit; missing folders are made.
+
+    given: --format, which overrules the endings. Raises TargetError for an unknown format or a path that cannot be
+    written.
+    """
+    if given is not None and given not in formats:
+        raise TargetError(f"--format {given!r} is unknown; the formats are {', '.join(formats)}")
+    files = []
+    for path in paths:
+        format_ = given or _FORMAT_OF.get(path.suffix.lower())
+        if format_ is None:
+            raise TargetError(f"-o {path}: its ending names no format; end it in .html, .json or .txt, or add --format")
+        _check_writable(path)
+        files.append(File(path, format_))
+    return files
+
+
+def _check_writable(path: Path) -> None:
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        existed = path.exists()
+        with path.open("a", encoding="utf-8"):
+            pass
+        if not existed:
+            path.unlink()
+    except OSError as error:
+        raise TargetError(f"-o {path} cannot be written: {error.strerror or error}") from error
+
+
+def emit(report: AuditReport, files: Sequence[File], stdout: str | None) -> None:
+    """Write ``report`` to every file, and to stdout in the format named there, if any."""
+    from rich.console import Console
+
+    from nhwc import api
+
+    if stdout == TEXT:
+        api.print_report(report, Console())
+    elif stdout is not None:
+        sys.stdout.write(api.render(report, stdout).rstrip("\n") + "\n")
+    for file in files:
+        try:
+            file.path.write_text(api.render(report, file.format), encoding="utf-8")
+        except OSError as error:
+            raise TargetError(f"-o {file.path} cannot be written: {error.strerror or error}") from error
+        say(f"wrote {file.path}")
+
+
+@contextmanager
+def progress_line(first: str) -> Iterator[Callable[[str, int, int], None]]:
+    """A progress bar on stderr where that is a terminal, nothing elsewhere. Yields what to call: stage, done, total."""
+    if not sys.stderr.isatty():
+        yield lambda _stage, _done, _total: None
+        return
+    from rich.console import Console
+    from rich.progress import BarColumn, MofNCompleteColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
+
+    columns = (
+        SpinnerColumn(),
+        TextColumn("{task.description}"),
+        BarColumn(),
+        MofNCompleteColumn(),
+        TimeElapsedColumn(),
+    )
+    with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
+        task = bar.add_task(first, total=None)
+
+        def advance(stage: str, done: int, total: int) -> None:
+            bar.update(task, description=stage, completed=done, total=total)
+
+        yield advance

@@ -1,0 +1,139 @@
+"""TARGET → a model with its inputs: the name of a known model, ``package.module:callable`` or ``file.py:callable``."""
+
+from __future__ import annotations
+
+import difflib
+import importlib
+import importlib.util
+import inspect
+import sys
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from operator import attrgetter
+from pathlib import Path
+from types import ModuleType
+from typing import TYPE_CHECKING, TypeVar
+
+from nhwc.cli import zoo
+from nhwc.cli.exits import one_line
+from nhwc.cli.recipes import Recipe
+from nhwc.errors import TargetError
+
+if TYPE_CHECKING:
+    from torch import nn
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True)
+class Target:
+    """What is audited.
+
+    inputs, keywords: the arguments that came with the model; None where it brought none.
+    recipe: what it takes, for models known by name.
+    """
+
+    name: str
+    model: nn.Module
+    inputs: tuple[object, ...] | None = None
+    keywords: Mapping[str, object] = field(default_factory=dict)
+    recipe: Recipe | None = None
+
+
+def load(text: str) -> Target:
+    """Find and build TARGET. Raises TargetError, in one sentence, wherever that fails."""
+    place, colon, name = text.rpartition(":")
+    if colon:
+        module = _run_file(Path(place)) if _is_file(place) else _import(place)
+        return _called(text, _attribute(module, place, name))
+    if _is_file(text):
+        raise TargetError(f"{text} names no callable in the file; write {text}:NAME")
+    model, recipe = zoo.load(text)
+    return Target(text, model, recipe=recipe)
+
+
+def _is_file(place: str) -> bool:
+    return place.endswith(".py") or "/" in place
+
+
+def _run_file(path: Path) -> ModuleType:
+    if not path.is_file():
+        raise TargetError(f"no file {path}")
+    spec = importlib.util.spec_from_file_location(path.stem, path)
+    if spec is None or spec.loader is None:
+        raise TargetError(f"{path} is no Python file")
+    module = importlib.util.module_from_spec(spec)
+    # As `python file.py` has it: files beside it can be imported, and what it pickles finds it again.
+    sys.path.insert(0, str(path.parent.resolve()))
+    sys.modules.setdefault(path.stem, module)
+    loader = spec.loader
+    _guarded(str(path), lambda: loader.exec_module(module))
+    return module
+
+
+def _import(name: str) -> ModuleType:
+    if str(Path.cwd()) not in sys.path:
+        sys.path.insert(0, str(Path.cwd()))  # as `python -m` has it
+    try:
+        found = importlib.util.find_spec(name)
+    except (ImportError, ValueError):
+        found = None
+    if found is None:
+        raise TargetError(f"no module {name!r} among the installed packages or below {Path.cwd()}")
+    return _guarded(f"importing {name}", lambda: importlib.import_module(name))
+
+
+def _attribute(module: ModuleType, place: str, name: str) -> object:
+    try:
+        return attrgetter(name)(module)
+    except AttributeError as error:
+        offered = [key for key, value in vars(module).items() if callable(value) and not key.startswith("_")]
+        near = difflib.get_close_matches(name, offered, n=1)
+        hint = f"did you mean {near[0]}?" if near else f"it has {', '.join(offered[:8]) or 'no callable'}"
+        raise TargetError(f"{place} has no {name!r}; {hint}") from error
+
+
+def _called(text: str, found: object) -> Target:
+    from torch import nn
+
+    if isinstance(found, nn.Module):
+        return Target(text, found)
+    if not callable(found):
+        raise TargetError(f"{text} is {_kind(found)}, not a callable that returns a module")
+    try:
+        inspect.signature(found).bind()
+    except TypeError as error:
+        raise TargetError(
+            f"{text} is called without arguments, but {one_line(error)}; wrap it in a function"
+        ) from error
+    except ValueError:
+        pass  # a builtin without a signature: calling it is the only way to know
+    made = _guarded(text, found)
+    if isinstance(made, nn.Module):
+        return Target(text, made)
+    if isinstance(made, tuple) and made and isinstance(made[0], nn.Module):
+        return _with_inputs(text, made)
+    raise TargetError(f"{text} returned {_kind(made)}; it must return a module, or a module and its inputs")
+
+
+def _with_inputs(text: str, made: tuple[nn.Module, object]) -> Target:
+    if len(made) != 2:
+        raise TargetError(
+            f"{text} returned a module and {len(made) - 1} more values; put its inputs in one tuple: (module, (x, y))"
+        )
+    model, inputs = made
+    if isinstance(inputs, Mapping):
+        return Target(text, model, (), dict(inputs))
+    return Target(text, model, inputs if isinstance(inputs, tuple) else (inputs,))
+
+
+def _kind(value: object) -> str:
+    return "None" if value is None else f"an object of type {type(value).__name__}"
+
+
+def _guarded(what: str, run: Callable[[], T]) -> T:
+    """Run the user's code; what it raises becomes one sentence."""
+    try:
+        return run()
+    except (Exception, SystemExit) as error:
+        raise TargetError(f"{what} raised {type(error).__name__}: {one_line(error)}") from error
