@@ -1,0 +1,5 @@
+"""Runs a model or a step once and returns its Trace, leaving everything as it was."""
+
+from nhwc.recorder.record import Options, record, run_model
+
+__all__ = ["Options", "record", "run_model"]

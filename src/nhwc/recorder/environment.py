@@ -1,0 +1,39 @@
+"""Where a trace was taken: versions, device, processor, threads."""
+
+from __future__ import annotations
+
+import platform
+from importlib import metadata
+from pathlib import Path
+
+import torch
+
+from nhwc.model import Environment
+
+
+def processor_name() -> str:
+    """The processor's marketing name where the system tells it, else its architecture."""
+    cpuinfo = Path("/proc/cpuinfo")
+    if cpuinfo.exists():
+        for line in cpuinfo.read_text(errors="replace").splitlines():
+            if line.startswith("model name"):
+                return line.partition(":")[2].strip()
+    return platform.processor() or platform.machine()
+
+
+def environment(device: torch.device | str = "cpu") -> Environment:
+    """The environment of a step on ``device``."""
+    device = torch.device(device)
+    name = torch.cuda.get_device_name(device) if device.type == "cuda" else ""
+    try:
+        version = metadata.version("nhwc")
+    except metadata.PackageNotFoundError:
+        version = "unknown"
+    return Environment(
+        torch.__version__,
+        platform.python_version(),
+        f"{device.type} {name}".strip(),
+        processor_name(),
+        torch.get_num_threads(),
+        version,
+    )

@@ -1,0 +1,44 @@
+"""What to do about an operator that leaves channels last, by the operator's name as the user calls it."""
+
+from __future__ import annotations
+
+from nhwc.model import Call, TensorMeta
+from nhwc.rules.flow import caller_name, copy_ends
+
+_BY_OPERATOR = {
+    "instance_norm": "use group_norm with one group per channel (same numbers where no running statistics are kept)",
+    "avg_pool3d": "use a strided convolution or max_pool3d where the model allows, or keep this part in contiguous format",
+    "adaptive_avg_pool3d": "use mean over the spatial dimensions where the output size is 1, or move the pooling after the last convolution",
+    "roi_align": "convert the feature map once before all calls; torchvision's RoI kernels read contiguous only",
+    "roi_pool": "convert the feature map once before all calls; torchvision's RoI kernels read contiguous only",
+    "ps_roi_align": "convert the feature map once before all calls; torchvision's RoI kernels read contiguous only",
+    "deform_conv2d": "keep the layers around deform_conv2d in contiguous format; its kernel reads contiguous only",
+    "repeat_interleave": "use torch.nn.functional.interpolate(mode='nearest'), which keeps channels last",
+    "index_select": "gather along N, H or W before the channels-last part, or use narrow and chunk, which are views",
+    "repeat": "use expand where the result is only read, or interpolate(mode='nearest')",
+    "flatten": "permute the columns of the Linear weight once to H, W, C order and flatten the permuted view: no copy is left",
+    "contiguous": "drop .contiguous() and use reshape, which copies only where it must",
+    "pad": "use reflect, replicate or constant padding, which keep channels last",
+    "_pad_circular": "use reflect, replicate or constant padding, which keep channels last",
+    "cat": "create every operand in channels last (memory_format=torch.channels_last)",
+    "grid_sampler": "keep the sampled branch small, or convert its output once where several convolutions read it",
+    "pixel_shuffle": "convert to contiguous around this one operator, or shuffle each depth slice as a 4-D tensor",
+}
+_BY_OPERATOR["reshape"] = _BY_OPERATOR["flatten"]
+
+
+def advice_for(call: Call) -> str:
+    """One sentence on how to avoid the loss at ``call``."""
+    name = caller_name(call)
+    source, _ = copy_ends(call)
+    if source is not None and len(source.shape) == 5 and _is_split(source) and name in ("contiguous", "clone", "reshape"):
+        return f"use torch.channel_shuffle(x, groups), which keeps channels last, for this view, transpose and {name}"
+    for key in (name, call.name, name.removeprefix("_"), call.name.removesuffix("_backward")):
+        if key in _BY_OPERATOR:
+            return _BY_OPERATOR[key]
+    return f"move {name} out of the channels-last part, or replace it by an operator that keeps the format"
+
+
+def _is_split(meta: TensorMeta) -> bool:
+    """Whether a 5-D tensor is a 4-D one with its channels split in two and transposed."""
+    return meta.strides[1] < meta.strides[2] or meta.strides[2] < min(meta.strides[3:])

@@ -1,0 +1,41 @@
+"""Weights are rewritten to the library's own format at every call: normal for eager mode, one note per model."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from nhwc.model import Severity
+from nhwc.rules.flow import Flow
+from nhwc.rules.registry import Draft, rule
+
+
+@rule("NH104", kind="copy", severity=Severity.NOTE)
+def find(flow: Flow) -> Iterator[Draft]:
+    """A library reorders weights at every call."""
+    reorders = [r for call in flow.trace.calls for r in call.reorders if r.operand == "weights"]
+    gradients = [
+        copy for call in flow.trace.calls if call.name == "convolution_backward" for copy in flow.copies_of(call, weights=True)
+        if copy.source.storage < 0
+    ]
+    if not reorders and not gradients:
+        return
+    parts = []
+    if reorders:
+        parts.append(f"{reorders[0].library} reorders weights {len(reorders)} times a step, since eager mode does not keep them packed")
+    if gradients:
+        parts.append(f"{len(gradients)} weight gradients are copied to channels last inside the backward of their convolution")
+    times = [item.ms for item in (*reorders, *gradients) if item.ms is not None]
+    nbytes = sum(r.nbytes for r in reorders) + sum(copy.target.nbytes for copy in gradients)
+    yield Draft(
+        None,
+        "convolution",
+        "",
+        None,
+        "forward",
+        (),
+        nbytes,
+        "; ".join(parts),
+        "nothing to do in eager mode; for inference torch.compile with freezing keeps weights packed",
+        calls=len(reorders) + len(gradients),
+        ms=sum(times) if times else None,
+    )

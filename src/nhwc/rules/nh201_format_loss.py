@@ -1,0 +1,39 @@
+"""An operator reads channels last and writes contiguous: every operator after it works in the other format."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from nhwc.model import Severity
+from nhwc.rules.advice import advice_for
+from nhwc.rules.flow import CONVOLUTIONS, Event, Flow, caller_name
+from nhwc.rules.registry import Draft, rule
+from nhwc.rules.wording import images
+
+
+@rule("NH201", kind="loss", severity=Severity.WARNING)
+def find(flow: Flow) -> Iterator[Draft]:
+    """An operator writes its output in contiguous."""
+    for index, event in flow.events.items():
+        call = flow.trace.calls[index]
+        if event is not Event.LOSS or flow.copies_of(call, weights=False):
+            continue
+        name = caller_name(call)
+        if call.name in CONVOLUTIONS:
+            message = f"{name} answers in contiguous although neither its input nor its weight is: torch picked a backend that writes contiguous"
+            advice = "audit with production shapes: batch 1, small volumes, 1x1x1 kernels and float64 pick another backend than large ones"
+        else:
+            message = f"{name} reads channels last and writes contiguous"
+            advice = advice_for(call)
+        yield Draft(
+            index,
+            name,
+            call.module,
+            call.source,
+            call.phase.value,
+            images(call),
+            sum(meta.nbytes for meta in call.outputs if len(meta.shape) >= 4),
+            message,
+            advice,
+            cause=flow.cause(call),
+        )
