@@ -1,0 +1,90 @@
+"""The report as one HTML page that loads nothing, and as a fragment for notebooks that runs nothing.
+
+Every string goes through jinja2's escaping, or through ``_embedded`` where it is data of a script; styles and the
+script are ours alone, and the page's content security policy admits no other.
+"""
+
+from __future__ import annotations
+
+import base64
+import functools
+import hashlib
+import itertools
+import json
+from importlib.resources import files
+from typing import TYPE_CHECKING, Any
+
+import jinja2
+from markupsafe import Markup
+
+from nhwc.report.registry import report_format
+from nhwc.report.view import calls_view, page_view
+
+if TYPE_CHECKING:
+    from nhwc.model import Report
+
+_SCRIPT_ESCAPES = {ord(character): f"\\u{ord(character):04x}" for character in "<>&\u2028\u2029"}
+_fragments = itertools.count(1)
+
+
+@report_format("html")
+def render_html(report: Report) -> str:
+    """One self-contained page: strip of layers, culprits, notes, every operator call.
+
+    >>> from nhwc.model import Environment, Report, Trace
+    >>> trace = Trace("net", "eager", False, Environment("2.14", "3.11", "cpu", "x86", 2, "0.1"), ())
+    >>> render_html(Report(trace))[:15]
+    '<!doctype html>'
+    """
+    script = _text("page.js")
+    digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
+    return _render(
+        "page.j2",
+        page_view(report),
+        style=Markup(_text("parts.css") + _text("page.css")),  # noqa: S704 our own file
+        script=Markup(script),  # noqa: S704 our own file
+        script_hash=f"sha256-{digest}",
+        data=_embedded(calls_view(report)),
+    )
+
+
+def to_html_fragment(report: Report) -> str:
+    """The report as a part of a page, for notebooks: styles of its own, no script, links that work.
+
+    >>> from nhwc.model import Environment, Report, Trace
+    >>> trace = Trace("net", "eager", False, Environment("2.14", "3.11", "cpu", "x86", 2, "0.1"), ())
+    >>> "<script" in to_html_fragment(Report(trace))
+    False
+    """
+    return _render(
+        "fragment.j2",
+        page_view(report),
+        style=Markup(_text("parts.css")),  # noqa: S704 our own file
+        prefix=f"nhwc-{next(_fragments)}-",
+    )
+
+
+def _embedded(data: object) -> Markup:
+    """JSON that cannot end the script element it stands in."""
+    text = json.dumps(data, separators=(",", ":"), ensure_ascii=False)
+    return Markup(text.translate(_SCRIPT_ESCAPES))  # noqa: S704 no character of markup is left
+
+
+def _render(template: str, view: dict[str, Any], **values: object) -> str:
+    return _environment().get_template(template).render(**view, **values)
+
+
+@functools.cache
+def _environment() -> jinja2.Environment:
+    return jinja2.Environment(
+        loader=jinja2.FunctionLoader(_text),
+        autoescape=True,
+        undefined=jinja2.StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+
+
+@functools.cache
+def _text(name: str) -> str:
+    return (files("nhwc.report") / "templates" / name).read_text(encoding="utf-8")
