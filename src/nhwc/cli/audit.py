@@ -1,7 +1,6 @@
 """``nhwc audit TARGET``: run one step of a model and say where it loses its memory format."""
 
-from collections.abc import Iterator, Sequence
-from contextlib import ExitStack, contextmanager
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -13,12 +12,12 @@ from nhwc.cli.conditions import Condition, Measure, parse_condition
 from nhwc.cli.exits import ExitCode, one_line, one_sentence, say
 from nhwc.cli.inputs import InputShape
 from nhwc.cli.recipes import Kind
+from nhwc.cli.static import make_fake, weightless
 from nhwc.cli.targets import Target
 from nhwc.errors import TargetError
 
 if TYPE_CHECKING:
     import torch
-    from torch import nn
 
     from nhwc.api import AuditReport
 
@@ -39,6 +38,9 @@ BatchOption = Annotated[
 TrainOption = Annotated[bool, typer.Option("--train", help="Audit a training step: forward, loss and backward.")]
 AmpOption = Annotated[str | None, typer.Option("--amp", metavar="bf16|fp16", help="Run under autocast.")]
 DeviceOption = Annotated[str, typer.Option("--device", help="cpu, cuda, cuda:1, ...")]
+AsIsOption = Annotated[
+    bool, typer.Option("--as-is", help="Audit the model in the format it has, instead of in channels last.")
+]
 CompileOption = Annotated[bool, typer.Option("--compile", help="Audit what torch.compile makes of the model.")]
 StaticOption = Annotated[bool, typer.Option("--static", help="Compute nothing: follow the layouts on fake tensors.")]
 FormatOption = Annotated[str | None, typer.Option("--format", metavar="text|json|html", help="Of the report.")]
@@ -60,6 +62,7 @@ def audit(
     images: ImagesOption = None,
     batch: BatchOption = None,
     train: TrainOption = False,
+    as_is: AsIsOption = False,
     amp: AmpOption = None,
     device: DeviceOption = "cpu",
     compile_: CompileOption = False,
@@ -90,19 +93,18 @@ def audit(
 
         with output.progress_line(f"building {target}") as progress:
             place = _prepared(device, static, threads, seed)
-            with _building(place, static):
-                chosen = targets.load(target)
-                if images is None:
-                    chosen = _with_tensors(chosen, shapes, batch)
+            chosen = _loaded(target, static)
             if images is not None:
                 chosen = _with_pictures(chosen, shapes, images, batch)
-            with _building(place, static):
-                chosen = _placed(_with_training_targets(chosen, train), place, static)
+            else:
+                chosen = _with_tensors(chosen, shapes, batch)
+            chosen = _placed(_with_training_targets(chosen, train), place, static)
             report = api.audit(
                 chosen.model,
                 *(chosen.inputs or ()),
                 kwargs=chosen.keywords,
                 train=train,
+                convert=False if as_is else "auto",
                 amp=dtype,
                 compile=compile_,
                 static=static,
@@ -144,16 +146,11 @@ def _prepared(device: str, static: bool, threads: int | None, seed: int) -> "tor
     return found
 
 
-@contextmanager
-def _building(place: "torch.device", static: bool) -> Iterator[None]:
-    """Where a model and its inputs are made: as usual, or (static) out of fake tensors on the device."""
-    from nhwc import api
-
-    with ExitStack() as stack:
-        if static:
-            stack.enter_context(api.fake_mode())
-            stack.enter_context(place)
-        yield
+def _loaded(target: str, static: bool) -> Target:
+    if not static:
+        return targets.load(target)
+    with weightless():
+        return targets.load(target)
 
 
 def _with_tensors(target: Target, shapes: Sequence[InputShape], batch: int | None) -> Target:
@@ -186,18 +183,22 @@ def _with_training_targets(target: Target, train: bool) -> Target:
 
 
 def _placed(target: Target, place: "torch.device", static: bool) -> Target:
-    arguments = inputs.placed(target.inputs, place, static)
-    keywords = inputs.placed(dict(target.keywords), place, static)
-    return replace(target, model=_moved(target, place, static), inputs=arguments, keywords=keywords)
-
-
-def _moved(target: Target, place: "torch.device", static: bool) -> "nn.Module":
     if static:
-        return target.model  # made on its device already
+        from nhwc import api
+
+        with api.fake_mode():
+            make_fake(target.model, place)
+            return _with_arguments_on(target, place, static)
     try:
-        return target.model.to(place)
+        target.model.to(place)
     except Exception as error:  # out of memory, or a module that refuses
         raise TargetError(f"{target.name} cannot be moved to {place}: {one_line(error)}") from error
+    return _with_arguments_on(target, place, static)
+
+
+def _with_arguments_on(target: Target, place: "torch.device", static: bool) -> Target:
+    keywords = inputs.placed(dict(target.keywords), place, static)
+    return replace(target, inputs=inputs.placed(target.inputs, place, static), keywords=keywords)
 
 
 def _judge(report: "AuditReport", conditions: Sequence[Condition]) -> None:

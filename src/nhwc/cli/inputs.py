@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 from nhwc.cli import recipes
 from nhwc.cli.pictures import find_pictures, read_picture
 from nhwc.cli.recipes import Recipe
+from nhwc.cli.static import fake_like
 from nhwc.errors import TargetError
 
 if TYPE_CHECKING:
@@ -121,7 +122,7 @@ def placed(value: Any, device: torch.device, fake: bool) -> Any:
 
     if isinstance(value, torch.Tensor):
         if fake:
-            return torch.empty_strided(value.shape, value.stride(), dtype=value.dtype, device=device)
+            return fake_like(value, device)
         return value.to(device)
     if isinstance(value, dict):
         return {key: placed(item, device, fake) for key, item in value.items()}

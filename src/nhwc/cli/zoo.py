@@ -7,7 +7,7 @@ import inspect
 from typing import TYPE_CHECKING, Any
 
 from nhwc.cli.exits import one_line
-from nhwc.cli.recipes import Kind, Recipe, vision
+from nhwc.cli.recipes import Kind, Recipe, usual, vision
 from nhwc.errors import TargetError
 
 if TYPE_CHECKING:
@@ -64,11 +64,10 @@ def _from_torchvision(models: Any, name: str) -> tuple[nn.Module, Recipe]:
     if name.endswith(_SLOWLY_INITIALISED):
         options["init_weights"] = False
     model = _built(name, lambda: builder(**options))
-    return model, _torchvision_recipe(models.get_model_weights(name).DEFAULT)
+    return model, _torchvision_recipe(model, models.get_model_weights(name).DEFAULT.transforms())
 
 
-def _torchvision_recipe(weights: Any) -> Recipe:
-    transform = weights.transforms()
+def _torchvision_recipe(model: nn.Module, transform: Any) -> Recipe:
     name = type(transform).__name__
     if name == "ObjectDetection":
         return Recipe(Kind.DETECTION, _DETECTION_SAMPLE, transform)
@@ -80,6 +79,9 @@ def _torchvision_recipe(weights: Any) -> Recipe:
     if name == "VideoClassification":
         return Recipe(Kind.CLIP, (3, _CLIP_FRAMES, *transform.crop_size), transform)
     (side,) = transform.crop_size
+    built_for = getattr(model, "image_size", side)
+    if built_for != side:  # the weights that the transform belongs to come with another size of model
+        return usual((3, built_for, built_for))
     return Recipe(Kind.IMAGE, (3, side, side), transform)
 
 
