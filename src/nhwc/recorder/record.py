@@ -40,6 +40,7 @@ class Options:
     inner, libraries: look inside kernels (profiler) and inside libraries (oneDNN verbose).
     process_group: compare the layouts of all ranks (every rank must record); a DistributedDataParallel model
         compares by itself.
+    compiled: the model runs through ``torch.compile``; kernels that it fuses are seen by name only.
     keep_error: return the trace up to an exception of the step instead of raising ModelError.
     """
 
@@ -51,6 +52,7 @@ class Options:
     libraries: bool = True
     process_group: Any | None = None
     keep_error: bool = False
+    compiled: bool = False
     target: str = ""
 
 

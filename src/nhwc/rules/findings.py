@@ -13,28 +13,36 @@ from nhwc.rules.registry import RULES, Draft, Rule
 def find(trace: Trace, codes: Iterable[str] | None = None) -> list[Finding]:
     """The findings of every rule (or of those named), without times; culprits before consequences, notes last."""
     flow = Flow(trace)
-    wanted = sorted(RULES) if codes is None else list(codes)
+    drafts = [(RULES[code], draft) for code in (sorted(RULES) if codes is None else codes) for draft in RULES[code].find(flow)]
+    # a consequence is tied to the group of its culprit, so that a culprit in a loop has its consequences merged too
+    culprits: dict[int, object] = {}
+    for rule, draft in drafts:
+        if draft.call is not None:
+            culprits.setdefault(draft.call, _group(rule, draft))
     groups: dict[object, tuple[Rule, list[Draft]]] = {}
-    for code in wanted:
-        for draft in RULES[code].find(flow):
-            key = (code, draft.operator, draft.phase, draft.cause, draft.key or (draft.module, draft.source))
-            groups.setdefault(key, (RULES[code], []))[1].append(draft)
-    merged = [_merge(rule, drafts, f"F{number}") for number, (rule, drafts) in enumerate(groups.values(), start=1)]
-    by_call: dict[int, str] = {}
-    for finding, _ in merged:
-        for index in finding.call_indices:
-            by_call.setdefault(index, finding.id)
+    for rule, draft in drafts:
+        group = _group(rule, draft)
+        cause = culprits.get(draft.cause) if draft.cause is not None else None
+        groups.setdefault((group, cause if cause != group else None), (rule, []))[1].append(draft)
+    names = {key: f"F{number}" for number, key in enumerate(groups, start=1)}
+    heads: dict[object, str] = {}
+    for (group, _), name in names.items():
+        heads.setdefault(group, name)
     findings = [
-        replace(finding, cause=by_call.get(cause) if cause is not None and by_call.get(cause) != finding.id else None)
-        for finding, cause in merged
+        replace(_merge(rule, members, names[(group, cause)]), cause=heads.get(cause) if heads.get(cause) != names[(group, cause)] else None)
+        for (group, cause), (rule, members) in groups.items()
     ]
     return rank(findings)
 
 
-def _merge(rule: Rule, drafts: list[Draft], identity: str) -> tuple[Finding, int | None]:
+def _group(rule: Rule, draft: Draft) -> object:
+    return rule.code, draft.operator, draft.phase, draft.key if draft.key is not None else (draft.module, draft.source)
+
+
+def _merge(rule: Rule, drafts: list[Draft], identity: str) -> Finding:
     first = drafts[0]
     times = [draft.ms for draft in drafts if draft.ms is not None]
-    finding = Finding(
+    return Finding(
         id=identity,
         code=rule.code,
         kind=rule.kind,
@@ -52,8 +60,6 @@ def _merge(rule: Rule, drafts: list[Draft], identity: str) -> tuple[Finding, int
         ms=sum(times) if times else None,
         call_indices=tuple(draft.call for draft in drafts if draft.call is not None),
     )
-    return finding, first.cause
-
 
 def rank(findings: list[Finding]) -> list[Finding]:
     """Errors first, then culprits by the cost of themselves and all that follows from them, notes last.

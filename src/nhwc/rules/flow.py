@@ -52,6 +52,7 @@ class Flow:
         self.origin_at: dict[tuple[int, int], Origin] = {}
         self.forced: set[int] = set()
         self._state: dict[int, Origin | None] = {}
+        self._makers: dict[int, int] = {}
         self._images: dict[int, Order] = {}
         self.parameters = {parameter.tensor.storage for parameter in trace.parameters}
         self.parameter_shapes = {parameter.tensor.shape for parameter in trace.parameters if len(parameter.tensor.shape) >= 4}
@@ -98,10 +99,10 @@ class Flow:
     # -- the walk ----------------------------------------------------------------------------------------------
 
     def _step(self, call: Call) -> None:
-        orders = [self._order_seen(meta) for meta in call.inputs]
+        orders = [order_of(meta) for meta in call.inputs]
         for position, (meta, order) in enumerate(zip(call.inputs, orders, strict=True)):
             if order is Order.PLANES:
-                origin = self._state.get(meta.storage) or Origin(None, False, meta.name)
+                origin = self._state.get(meta.storage) or Origin(self._makers.get(meta.storage), False, meta.name)
                 self.origin_at[(call.index, position)] = origin
         if call.view:
             self._follow_view(call)
@@ -114,14 +115,14 @@ class Flow:
     def _write_state(self, call: Call, event: Event | None) -> None:
         written = [call.inputs[position] for position in call.mutates]
         for meta in written:
-            if event is not None and self._order_seen(meta) is Order.PLANES:
+            if event is not None and order_of(meta) is Order.PLANES:
                 self._state[meta.storage] = self._culprit_of(call, event)
         mutated = {meta.storage for meta in written}
         for meta in call.outputs:
             if meta.storage in mutated:
                 continue
-            order = self._order_seen(meta)
-            if order is Order.PLANES:
+            self._makers[meta.storage] = call.index
+            if order_of(meta) is Order.PLANES:
                 self._state[meta.storage] = self._culprit_of(call, event) if event else self._inherited(call, meta)
             else:
                 self._state[meta.storage] = None
@@ -144,7 +145,7 @@ class Flow:
 
     def _follow_view(self, call: Call) -> None:
         for meta in call.outputs:
-            if self._state.get(meta.storage) is None and self._order_seen(meta) is Order.PLANES:
+            if self._state.get(meta.storage) is None and order_of(meta) is Order.PLANES:
                 forward = self._forward_twin(call, meta)
                 known = self._state.get(forward) if forward is not None else None
                 if known is not None:
@@ -193,7 +194,7 @@ class Flow:
     def _event(self, call: Call, orders: list[Order]) -> Event | None:
         if call.name.startswith(_FACTORIES) and not call.mutates:
             return None
-        planes = [meta for meta in self._fresh(call) if self._order_seen(meta) is Order.PLANES]
+        planes = [meta for meta in self._fresh(call) if order_of(meta) is Order.PLANES]
         if not planes:
             return None
         activations = [
@@ -254,9 +255,6 @@ class Flow:
         if copy.source.storage >= 0:
             return copy.source.storage == weight.storage
         return copy.source.shape == weight.shape
-
-    def _order_seen(self, meta: TensorMeta) -> Order:
-        return order_of(meta)
 
     def _find_image_aliases(self) -> None:
         """Storages that some call sees as an image lying plane by plane, whatever rank they were made with."""

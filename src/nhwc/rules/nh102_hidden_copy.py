@@ -23,6 +23,7 @@ def find(flow: Flow) -> Iterator[Draft]:
         elif flow.events.get(call.index) is not Event.STRIDES:
             copies = flow.copies_of(call, weights=False)
             if copies:
+                copies += flow.copies_of(call, weights=True)
                 yield _inside_kernel(flow, call, sum(copy.target.nbytes for copy in copies), len(copies))
 
 

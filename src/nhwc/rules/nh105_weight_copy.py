@@ -4,11 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from nhwc.model import Severity
+from nhwc.model import Call, InnerCopy, Severity
 from nhwc.rules.flow import CONVOLUTIONS, Flow, caller_name
 from nhwc.rules.order import Order, order_of
 from nhwc.rules.registry import Draft, rule
 from nhwc.rules.wording import images, shape_text
+
+
+def copied_weights(flow: Flow, call: Call) -> list[InnerCopy]:
+    """Copies of a convolution's weight itself inside its kernel (those of its gradient aside)."""
+    return [copy for copy in flow.copies_of(call, weights=True) if copy.source.storage >= 0]
 
 
 @rule("NH105", kind="copy", severity=Severity.WARNING)
@@ -17,8 +22,8 @@ def find(flow: Flow) -> Iterator[Draft]:
     for call in flow.trace.calls:
         if call.name not in CONVOLUTIONS:
             continue
-        copies = [copy for copy in flow.copies_of(call, weights=True) if copy.source.storage >= 0]
-        if not copies:
+        copies = copied_weights(flow, call)
+        if not copies or flow.copies_of(call, weights=False):  # then NH102 tells of both
             continue
         name = caller_name(call)
         weight = copies[0].source
@@ -42,4 +47,5 @@ def find(flow: Flow) -> Iterator[Draft]:
             sum(copy.target.nbytes for copy in copies),
             f"{name} copies {called} ({shape_text(weight)}) at every call {problem}",
             advice,
+            cause=call.index if call.index in flow.events else flow.cause(call),
         )

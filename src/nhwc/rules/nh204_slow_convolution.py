@@ -6,6 +6,7 @@ from collections.abc import Iterator
 
 from nhwc.model import Call, Severity
 from nhwc.rules.flow import CONVOLUTIONS, Flow, caller_name
+from nhwc.rules.nh105_weight_copy import copied_weights
 from nhwc.rules.order import Order, order_of
 from nhwc.rules.registry import Draft, rule
 from nhwc.rules.wording import images, operand_origin
@@ -23,7 +24,7 @@ def runs_contiguous(flow: Flow, call: Call) -> bool:
 def find(flow: Flow) -> Iterator[Draft]:
     """A convolution runs in contiguous."""
     for call in flow.trace.calls:
-        if not runs_contiguous(flow, call):
+        if not runs_contiguous(flow, call) or flow.copies_of(call, weights=False) or copied_weights(flow, call):
             continue
         name = caller_name(call)
         cause = flow.cause(call)

@@ -15,7 +15,7 @@ from nhwc.rules.wording import images
 SLOW = {"cpu": {"native_group_norm", "native_group_norm_backward", "_softmax", "_log_softmax"}}
 
 
-@rule("NH205", kind="slow", severity=Severity.WARNING)
+@rule("NH205", kind="slow", severity=Severity.WARNING, needs_time=True)
 def find(flow: Flow) -> Iterator[Draft]:
     """An operator that keeps channels last but is slow in it."""
     for call in flow.trace.calls:

@@ -39,22 +39,29 @@ class Draft:
 
 @dataclass(frozen=True)
 class Rule:
-    """A registered rule. code is stable; kind says what sort of thing it finds."""
+    """A registered rule. code is stable; kind says what sort of thing it finds.
+
+    needs_time: the rule only suspects; a measured loss confirms its finding, and drops it where there is none.
+    """
 
     code: str
     title: str
     kind: str
     severity: Severity
     find: Callable[[Flow], Iterator[Draft]]
+    needs_time: bool = False
 
 
 RULES: dict[str, Rule] = {}
 
 
-def rule(code: str, *, kind: str, severity: Severity) -> Callable[[Callable[[Flow], Iterator[Draft]]], Callable[[Flow], Iterator[Draft]]]:
+Find = Callable[[Flow], Iterator[Draft]]
+
+
+def rule(code: str, *, kind: str, severity: Severity, needs_time: bool = False) -> Callable[[Find], Find]:
     """Register a rule; refuses a code that is malformed or taken, and a kind that does not exist."""
 
-    def register(find: Callable[[Flow], Iterator[Draft]]) -> Callable[[Flow], Iterator[Draft]]:
+    def register(find: Find) -> Find:
         if not (code.startswith("NH") and code[2:].isdigit() and len(code) == 5):
             raise RegistryError(f"rule code {code!r} is malformed; use NH and three digits")
         if code in RULES:
@@ -62,7 +69,7 @@ def rule(code: str, *, kind: str, severity: Severity) -> Callable[[Callable[[Flo
         if kind not in KINDS:
             raise RegistryError(f"rule kind {kind!r} is unknown; known: {', '.join(KINDS)}")
         title = (find.__doc__ or "").strip().splitlines()[0].rstrip(".")
-        RULES[code] = Rule(code, title, kind, severity, find)
+        RULES[code] = Rule(code, title, kind, severity, find, needs_time)
         return find
 
     return register

@@ -1,0 +1,273 @@
+"""The public verbs that join the pieces: record, audit, and rendering of a report."""
+
+from __future__ import annotations
+
+import contextlib
+import math
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import nn
+from torch.utils._pytree import tree_map
+
+from nhwc import report as reports
+from nhwc import rules
+from nhwc.conversion import converted
+from nhwc.errors import ConversionError, ModelError
+from nhwc.formats import layout_of, to_format
+from nhwc.measure import Lost, replay, time_step
+from nhwc.model import Finding, Measurement, Phase, Report, Severity, Trace
+from nhwc.recorder import Options, run_model
+from nhwc.recorder import record as record_step
+from nhwc.recorder.modules import unwrap
+from nhwc.recorder.state import StepGuard
+from nhwc.recorder.static import fake_mode
+from nhwc.report.to_html import to_html_fragment
+from nhwc.report.to_terminal import print_report
+from nhwc.rules.flow import is_pure_conversion
+from nhwc.strides import LayoutKind, channels_last_for
+
+Progress = Callable[[str, int, int], None]
+
+__all__ = ["AuditReport", "audit", "fake_mode", "print_report", "record", "render"]
+
+
+@dataclass(frozen=True)
+class AuditReport(Report):
+    """A report that shows itself: in a terminal, in a notebook, and in a file."""
+
+    def render(self, format: str = "text", **options: Any) -> str:
+        """The report as "text", "html" or "json"."""
+        return render(self, format, **options)
+
+    def save(self, path: str | Path) -> Path:
+        """Write the report to ``path``; its suffix (.html, .json, else text) chooses the format."""
+        path = Path(path)
+        path.write_text(self.render({".html": "html", ".json": "json"}.get(path.suffix, "text")), encoding="utf-8")
+        return path
+
+    def __str__(self) -> str:
+        return self.render("text")
+
+    def _repr_html_(self) -> str:
+        return to_html_fragment(self)
+
+
+def render(report: Report, format: str = "text", **options: Any) -> str:
+    """``report`` in a registered format; RegistryError names the formats there are."""
+    return reports.render(report, format, **options)
+
+
+def record(
+    step: nn.Module | Callable[..., Any],
+    *inputs: Any,
+    kwargs: Mapping[str, Any] | None = None,
+    train: bool = False,
+    loss: Callable[[Any], torch.Tensor] | None = None,
+    amp: torch.dtype | None = None,
+    static: bool = False,
+    process_group: Any | None = None,
+    inner: bool = True,
+    libraries: bool = True,
+    target: str = "",
+) -> Trace:
+    """Run a model, or any callable such as a whole training step, once and return every operator call of it.
+
+    A model runs as it is: in evaluation mode under ``torch.no_grad``, or with ``train`` in training mode with a
+    backward pass (from ``loss(output)``, else from a gradient of ones). ``amp`` is an autocast dtype. ``static`` runs
+    on fake tensors. ``process_group``: every rank records, and the ranks' layouts are compared.
+    Modes, hooks, random state, buffers, gradients, optimizer state and training flags are afterwards as before.
+    Raises ModelError where the step raises.
+
+    >>> trace = record(nn.Conv2d(3, 8, 3), torch.randn(1, 3, 8, 8))
+    >>> trace.calls[0].name
+    'convolution'
+    """
+    options = Options(
+        train=train, loss=loss, amp=amp, static=static, process_group=process_group, inner=inner, libraries=libraries, target=target
+    )
+    return record_step(step, *inputs, kwargs=kwargs, options=options)
+
+
+def audit(
+    model: nn.Module | Callable[..., Any],
+    *inputs: Any,
+    kwargs: Mapping[str, Any] | None = None,
+    train: bool = False,
+    convert: bool | str = "auto",
+    loss: Callable[[Any], torch.Tensor] | None = None,
+    amp: torch.dtype | None = None,
+    compile: bool = False,
+    static: bool = False,
+    process_group: Any | None = None,
+    repeats: int = 5,
+    budget_s: float = 60.0,
+    target: str = "",
+    progress: Progress | None = None,
+) -> AuditReport:
+    """Run one step and report what its memory formats cost, who causes it, where, and what to do.
+
+    model: an ``nn.Module`` called with ``inputs`` and ``kwargs``, or any callable (a whole training step).
+    convert: True audits the model in channels last: model and inputs are converted for the time of the audit and
+        restored; False audits exactly what is given; "auto" converts where no weight is channels last yet.
+    repeats: timings per finding; 0 measures nothing. budget_s: seconds that the timings may take at most.
+    The other arguments are those of ``record``; ``compile`` audits ``torch.compile(model)``.
+    progress: called with (stage, done, total).
+
+    Raises ModelError where the step raises in contiguous format too; a step that raises only in channels last is a
+    finding (NH403).
+
+    >>> model = nn.Sequential(nn.Conv2d(3, 8, 3), nn.Flatten(), nn.Linear(8 * 36, 4))
+    >>> [finding.operator for finding in audit(model, torch.randn(2, 3, 8, 8)).culprits]
+    ['flatten']
+    """
+    tell = progress or (lambda stage, done, total: None)
+    options = Options(
+        train=train, loss=loss, amp=amp, static=static, process_group=process_group, keep_error=True, target=target, compiled=compile
+    )
+    keywords = dict(kwargs or {})
+    with _in_format(model, inputs, keywords, convert) as (step_inputs, step_keywords, conversion):
+        tell("record", 0, 1)
+        trace = replace(record_step(model, *step_inputs, kwargs=step_keywords, options=options), conversion=conversion)
+        tell("record", 1, 1)
+        if trace.error is None and repeats > 0 and not static:
+            trace = replace(trace, step=_step_time(model, step_inputs, step_keywords, options, trace, repeats))
+    if trace.error is not None and not _runs_in_contiguous(model, inputs, keywords, options):
+        raise ModelError(f"the model raised {trace.error.type}: {trace.error.message}")
+    findings = rules.find(trace)
+    if repeats > 0 and trace.mode == "eager":
+        trace, findings = _timed(trace, findings, repeats, budget_s, tell)
+    return AuditReport(trace, rules.rank(findings))
+
+
+# -- formats for the time of an audit -----------------------------------------------------------------------------
+
+
+@contextlib.contextmanager
+def _in_format(
+    model: nn.Module | Callable[..., Any], inputs: Sequence[Any], kwargs: Mapping[str, Any], convert: bool | str
+) -> Iterator[tuple[Sequence[Any], Mapping[str, Any], str]]:
+    """The inputs to run with, and one sentence on what was converted; the model is restored on leaving."""
+    if convert not in (True, False, "auto"):
+        raise ConversionError(f"convert={convert!r} is not known; use True, False or 'auto'")
+    if not isinstance(model, nn.Module):
+        yield inputs, kwargs, "audited as it is: a callable is not converted"
+        return
+    if convert is False:
+        yield inputs, kwargs, "audited as it is"
+        return
+    if convert == "auto" and _has_channels_last(model):
+        yield inputs, kwargs, "audited as it is: the model is in channels last already"
+        return
+    with contextlib.ExitStack() as stack:
+        try:
+            stack.enter_context(converted(model))
+        except ConversionError as error:
+            if convert is True:
+                raise
+            yield inputs, kwargs, f"audited as it is, not converted: {error}"
+            return
+        yield (
+            _in_channels_last(tuple(inputs)),
+            _in_channels_last(dict(kwargs)),
+            "model and inputs were converted to channels last for this audit and restored after it",
+        )
+
+
+def _has_channels_last(model: nn.Module) -> bool:
+    kinds = (LayoutKind.CHANNELS_LAST, LayoutKind.CHANNELS_LAST_3D)
+    return any(
+        parameter.dim() in (4, 5) and parameter.layout is torch.strided and layout_of(parameter).kind in kinds
+        for parameter in unwrap(model).parameters()
+    )
+
+
+def _in_channels_last(tree: Any) -> Any:
+    def convert(value: Any) -> Any:
+        if not isinstance(value, torch.Tensor) or value.layout is not torch.strided or not value.is_floating_point():
+            return value
+        memory_format = channels_last_for(value.dim())
+        return value if memory_format is None else to_format(value, memory_format)
+
+    return tree_map(convert, tree)
+
+
+def _runs_in_contiguous(
+    model: nn.Module | Callable[..., Any], inputs: Sequence[Any], kwargs: Mapping[str, Any], options: Options
+) -> bool:
+    """Whether the same step runs when the model and its inputs are contiguous."""
+    if not isinstance(model, nn.Module) or options.static:
+        return False
+
+    def contiguous(value: Any) -> Any:
+        return value.contiguous() if isinstance(value, torch.Tensor) and value.layout is torch.strided else value
+
+    try:
+        with converted(model, "contiguous"), StepGuard() as guard:
+            guard.watch_module(model)
+            run_model(model, tree_map(contiguous, tuple(inputs)), tree_map(contiguous, dict(kwargs)), options)
+    except Exception:  # the question is only whether it runs
+        return False
+    return True
+
+
+# -- times ---------------------------------------------------------------------------------------------------------
+
+
+def _step_time(
+    model: nn.Module | Callable[..., Any],
+    inputs: Sequence[Any],
+    kwargs: Mapping[str, Any],
+    options: Options,
+    trace: Trace,
+    repeats: int,
+) -> Measurement | None:
+    """Plain runs of a model; for a callable, which is run once, the sum of its operators' times."""
+    if not isinstance(model, nn.Module):
+        times = [call.ms for call in trace.calls if call.ms is not None]
+        return Measurement(sum(times), 0.0, 1) if times else None
+
+    def step() -> None:
+        for parameter in model.parameters():
+            parameter.grad = None
+        run_model(model, inputs, kwargs, options)
+
+    with StepGuard() as guard:
+        guard.watch_module(model)
+        device = next((call.inputs[0].device for call in trace.calls if call.inputs), "cpu")
+        return time_step(step, device, min(repeats, 3))
+
+
+def _timed(
+    trace: Trace, findings: list[Finding], repeats: int, budget_s: float, tell: Progress
+) -> tuple[Trace, list[Finding]]:
+    """Findings with their times; those that only a measurement can confirm are dropped where it does not."""
+    wanted = sorted({index for finding in findings for index in finding.call_indices})
+    calls = [trace.calls[index] for index in wanted if trace.calls[index].phase is not Phase.OPTIMIZER]
+    if trace.error is not None:
+        calls = [call for call in calls if call.index != trace.error.call]
+    whole = frozenset(call.index for call in calls if is_pure_conversion(call))
+    lost = replay(calls, whole, repeats, budget_s, lambda done, total: tell("measure", done, total))
+    timed = [_with_time(finding, lost, trace.step) for finding in findings]
+    kept = [f for f in timed if not (rules.rule_for(f.code).needs_time and f.ms is not None and f.ms <= (f.ms_spread or 0.0))]
+    missing = len(calls) - len(lost)
+    if missing:
+        sentence = f"{missing} of {len(calls)} calls could not be timed (time budget of {budget_s:g} s, or not replayable): their ms is missing"
+        trace = replace(trace, limits=(*trace.limits, sentence))
+    return trace, kept
+
+
+def _with_time(finding: Finding, lost: Mapping[int, Lost], step: Measurement | None) -> Finding:
+    measured = [lost[index].lost for index in finding.call_indices if index in lost]
+    ms, spread = finding.ms, finding.ms_spread
+    if measured and len(measured) == len(finding.call_indices):
+        ms = sum(each.median_ms for each in measured)
+        spread = math.sqrt(sum(each.spread_ms**2 for each in measured))
+    share = ms / step.median_ms if ms is not None and step is not None and step.median_ms else None
+    severity = finding.severity
+    if rules.rule_for(finding.code).needs_time and ms is None:
+        severity = Severity.NOTE
+    return replace(finding, ms=ms, ms_spread=spread, share=share, severity=severity)

@@ -1,0 +1,39 @@
+"""One clock for every device: wall time, with the device drained before and after."""
+
+from __future__ import annotations
+
+import statistics
+import time
+from collections.abc import Callable, Sequence
+
+import torch
+
+from nhwc.model import Measurement
+
+
+class Clock:
+    """Times calls on a device in milliseconds."""
+
+    def __init__(self, device: str) -> None:
+        self._device = torch.device(device)
+
+    def time_ms(self, call: Callable[[], object]) -> float:
+        """Milliseconds of one call, its result freed inside the timing as a step would free it."""
+        self._drain()
+        start = time.perf_counter_ns()
+        call()
+        self._drain()
+        return (time.perf_counter_ns() - start) / 1e6
+
+    def _drain(self) -> None:
+        if self._device.type not in ("cpu", "meta"):
+            torch.accelerator.synchronize(self._device)
+
+
+def summarize(samples_ms: Sequence[float]) -> Measurement:
+    """Median and interquartile range of samples in milliseconds; the range is 0 for a single sample."""
+    ordered = sorted(samples_ms)
+    if len(ordered) < 2:
+        return Measurement(ordered[0], 0.0, 1)
+    quartiles = statistics.quantiles(ordered, n=4, method="inclusive")
+    return Measurement(statistics.median(ordered), quartiles[2] - quartiles[0], len(ordered))
