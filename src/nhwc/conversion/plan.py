@@ -1,0 +1,213 @@
+"""Decide which tensors of a model change their strides, and refuse by name what cannot change; nothing is written."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from fnmatch import fnmatchcase
+
+import torch
+from torch import nn
+from torch.nn.parameter import UninitializedBuffer, UninitializedParameter
+from torch.nn.utils import parametrize
+
+from nhwc.conversion.broadcast import broadcast_alone
+from nhwc.conversion.moves import Move
+from nhwc.errors import ConversionError
+from nhwc.strides import CONTIGUOUS, LayoutKind, channels_last_for, layout, strides_for
+
+_CONVOLUTION_RANK: tuple[tuple[type[nn.Module], int], ...] = (
+    (nn.Conv2d, 4),
+    (nn.ConvTranspose2d, 4),
+    (nn.Conv3d, 5),
+    (nn.ConvTranspose3d, 5),
+)
+
+
+@dataclass
+class Plan:
+    """moves: what changes. targets: the strides each chosen tensor shall have, by name. alone: names of the weights
+    that DistributedDataParallel would broadcast alone."""
+
+    moves: list[Move] = field(default_factory=list)
+    targets: dict[str, tuple[int, ...]] = field(default_factory=dict)
+    alone: list[str] = field(default_factory=list)
+
+
+def plan_conversion(model: nn.Module, memory_format: str, also: Iterable[str]) -> Plan:
+    """Strides for every chosen tensor of ``model`` in ``memory_format`` ("auto" or a format's name)."""
+    tensors = model_tensors(model)
+    chosen = _convolution_tensors(model)
+    chosen |= _named_tensors(tensors, also)
+    _require_matching_rank(chosen, memory_format)
+    plan = Plan()
+    lonely = broadcast_alone(
+        (t for t in model.parameters() if not is_lazy(t)), (t for t in model.buffers() if not is_lazy(t))
+    )
+    for name, tensor in chosen.items():
+        if is_lazy(tensor):
+            raise ConversionError(f"{name}: it is not initialized yet; run the model once, then convert it")
+        wanted = channels_last_for(tensor.dim()) if memory_format == "auto" else memory_format
+        if wanted != CONTIGUOUS and wanted != channels_last_for(tensor.dim()):
+            continue
+        contiguous = strides_for(tensor.shape, CONTIGUOUS)
+        target = strides_for(tensor.shape, wanted)
+        if id(tensor) in lonely and target != contiguous and layout(tensor.shape, target).kind is LayoutKind.AMBIGUOUS:
+            target = contiguous
+            plan.alone.append(name)
+        plan.targets[name] = target
+    plan.moves = plan_moves(tensors, plan.targets)
+    return plan
+
+
+def plan_moves(tensors: Mapping[str, torch.Tensor], targets: Mapping[str, tuple[int, ...]]) -> list[Move]:
+    """The moves that give ``tensors`` their ``targets``, with their gradients; raises ConversionError by name."""
+    moves: list[Move] = []
+    seen: set[int] = set()
+    for name, target in targets.items():
+        tensor = tensors[name]
+        if id(tensor) in seen:
+            continue
+        twins = _twins(tensor, tensors)
+        seen.update(id(twin) for twin in twins)
+        if tensor.layout is not torch.strided:
+            kind = str(tensor.layout).removeprefix("torch.")
+            raise ConversionError(f"{name}: a {kind} tensor has no strides; make it dense first")
+        move = Move(name, twins, target)
+        if tensor.stride() != target:
+            _require_movable(move, tensors)
+            moves.append(move)
+        for twin in twins:
+            moves.extend(_gradient_move(name, twin, target))
+    return moves
+
+
+def model_tensors(model: nn.Module) -> dict[str, torch.Tensor]:
+    """Every parameter and buffer by each of its names."""
+    return {
+        **dict(model.named_parameters(remove_duplicate=False)),
+        **dict(model.named_buffers(remove_duplicate=False)),
+    }
+
+
+def is_lazy(tensor: torch.Tensor) -> bool:
+    """Whether a lazy module has not given the tensor a shape yet."""
+    return isinstance(tensor, UninitializedParameter | UninitializedBuffer)
+
+
+def is_wrapper(tensor: torch.Tensor) -> bool:
+    """Whether the tensor is a subclass that holds its values in other tensors (DTensor, quantized weights)."""
+    return hasattr(type(tensor), "__tensor_flatten__")
+
+
+def _convolution_tensors(model: nn.Module) -> dict[str, torch.Tensor]:
+    found = {}
+    for path, module in model.named_modules():
+        rank = next((rank for kind, rank in _CONVOLUTION_RANK if isinstance(module, kind)), None)
+        if rank is not None:
+            for name, tensor in _owned_tensors(module):
+                if is_lazy(tensor) or tensor.dim() == rank:
+                    found[f"{path}.{name}" if path else name] = tensor
+    return found
+
+
+def _owned_tensors(module: nn.Module) -> Iterator[tuple[str, torch.Tensor]]:
+    """Parameters and buffers of one convolution, with the originals of its parametrized ones.
+
+    Those of weight norm stay out: torch computes a contiguous weight from them in any case, so that other strides
+    would only add a copy forward and one backward.
+    """
+    own = {**dict(module.named_parameters(recurse=False)), **dict(module.named_buffers(recurse=False))}
+    for name, tensor in own.items():
+        stem = name.removesuffix("_g").removesuffix("_v")
+        if not (f"{stem}_g" in own and f"{stem}_v" in own):
+            yield name, tensor
+    if parametrize.is_parametrized(module):
+        lists = module.parametrizations
+        assert isinstance(lists, nn.ModuleDict)
+        for target, parametrizations in lists.items():
+            if not any(type(step).__name__ == "_WeightNorm" for step in parametrizations.children()):
+                for name, tensor in parametrizations.named_parameters(recurse=False):
+                    yield f"parametrizations.{target}.{name}", tensor
+                for name, tensor in parametrizations.named_buffers(recurse=False):
+                    yield f"parametrizations.{target}.{name}", tensor
+
+
+def _named_tensors(tensors: Mapping[str, torch.Tensor], also: Iterable[str]) -> dict[str, torch.Tensor]:
+    found: dict[str, torch.Tensor] = {}
+    for pattern in also:
+        matching = {name: tensor for name, tensor in tensors.items() if fnmatchcase(name, pattern)}
+        if not matching:
+            raise ConversionError(f"also={pattern!r} matches no parameter or buffer; give a name of named_parameters()")
+        for name, tensor in matching.items():
+            if not is_lazy(tensor) and channels_last_for(tensor.dim()) is None:
+                raise ConversionError(
+                    f"{name}: it is {tensor.dim()}-D; 4-D and 5-D tensors can be converted, drop it from also"
+                )
+        found |= matching
+    return found
+
+
+def _require_matching_rank(chosen: Mapping[str, torch.Tensor], memory_format: str) -> None:
+    ranks = {tensor.dim() for tensor in chosen.values() if not is_lazy(tensor)}
+    if memory_format in ("auto", CONTIGUOUS) or not ranks:
+        return
+    formats = {channels_last_for(rank) for rank in ranks}
+    if memory_format not in formats:
+        (other,) = formats
+        raise ConversionError(f"no weight of this model can be {memory_format}; use 'auto' or {other!r}")
+
+
+def _twins(tensor: torch.Tensor, tensors: Mapping[str, torch.Tensor]) -> tuple[torch.Tensor, ...]:
+    """The different tensor objects that show exactly the memory of ``tensor``, itself first."""
+    twins = {id(tensor): tensor}
+    for other in tensors.values():
+        if _shares_storage(tensor, other) and _view(other) == _view(tensor):
+            twins.setdefault(id(other), other)
+    return tuple(twins.values())
+
+
+def _shares_storage(tensor: torch.Tensor, other: torch.Tensor) -> bool:
+    if tensor is other:
+        return True
+    if any(is_lazy(t) or is_wrapper(t) or t.layout is not torch.strided for t in (tensor, other)):
+        return False
+    if tensor.device != other.device or tensor.device.type == "meta":
+        return False
+    # Fake tensors answer 0: they have no memory to share.
+    address = tensor.untyped_storage().data_ptr()
+    return address != 0 and address == other.untyped_storage().data_ptr()
+
+
+def _view(tensor: torch.Tensor) -> tuple[object, ...]:
+    return tensor.dtype, tuple(tensor.shape), tensor.stride(), tensor.storage_offset()
+
+
+def _require_movable(move: Move, tensors: Mapping[str, torch.Tensor]) -> None:
+    name, tensor = move.name, move.tensors[0]
+    if is_wrapper(tensor):
+        kind = type(tensor).__name__
+        raise ConversionError(
+            f"{name}: a {kind} holds its values in other tensors; convert the model before it gets one"
+        )
+    if tensor.is_quantized:
+        raise ConversionError(f"{name}: torch gives a quantized tensor no other strides; dequantize it first")
+    if layout(tensor.shape, tensor.stride()).kind is LayoutKind.OVERLAPPING:
+        raise ConversionError(f"{name}: it is expanded, several of its elements are one; give it a clone() first")
+    if not move.copies:
+        return
+    if tensor.device.type == "cpu" and tensor.is_shared():  # type: ignore[no-untyped-call]
+        raise ConversionError(f"{name}: other processes may map its shared memory; convert before share_memory()")
+    for other, candidate in tensors.items():
+        if all(candidate is not twin for twin in move.tensors) and _shares_storage(tensor, candidate):
+            raise ConversionError(
+                f"{name}: it shares memory with {other} in another shape or place; give one a clone() first"
+            )
+
+
+def _gradient_move(name: str, tensor: torch.Tensor, target: tuple[int, ...]) -> Iterator[Move]:
+    gradient = tensor.grad if tensor.is_leaf else None
+    if gradient is None or gradient.layout is not torch.strided or gradient.shape != tensor.shape:
+        return
+    if gradient.stride() != target:
+        yield Move(f"{name}.grad", (gradient,), target)

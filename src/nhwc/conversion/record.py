@@ -1,0 +1,135 @@
+"""What a converted model remembers.
+
+The original strides live in an attribute of the module as plain data: they must travel through ``copy.deepcopy`` and
+``torch.save``, where a table keyed by the module object would be left behind. What belongs to the living objects only
+(hook handles on optimizers and on parameters) lives in a weak table here: it must neither travel nor keep them alive.
+"""
+
+from __future__ import annotations
+
+import weakref
+from collections.abc import Iterable
+from contextlib import ExitStack
+from dataclasses import dataclass, field
+from functools import partial
+
+import torch
+from torch import nn
+from torch.optim import Optimizer
+from torch.utils.hooks import RemovableHandle
+
+from nhwc.conversion.moves import apply, same_bytes
+from nhwc.conversion.optimizers import follow_parameters
+from nhwc.conversion.plan import plan_conversion
+
+ATTRIBUTE = "_nhwc_conversion"
+
+
+@dataclass(frozen=True)
+class Record:
+    """The format asked for, names taken in with ``also``, and by name the shape and strides each tensor had before."""
+
+    memory_format: str
+    also: tuple[str, ...]
+    originals: dict[str, tuple[tuple[int, ...], tuple[int, ...]]]
+
+
+@dataclass
+class _Handles:
+    optimizers: list[tuple[weakref.ref[Optimizer], RemovableHandle]] = field(default_factory=list)
+    gradients: dict[str, tuple[weakref.ref[torch.Tensor], RemovableHandle]] = field(default_factory=dict)
+
+
+_handles: weakref.WeakKeyDictionary[nn.Module, _Handles] = weakref.WeakKeyDictionary()
+
+
+def read(model: nn.Module) -> Record | None:
+    """The record that ``model`` carries, if any."""
+    data = vars(model).get(ATTRIBUTE)
+    return None if data is None else Record(data["memory_format"], tuple(data["also"]), dict(data["originals"]))
+
+
+def write(model: nn.Module, record: Record, undo: ExitStack) -> None:
+    """Make ``model`` carry ``record``."""
+    before = vars(model).get(ATTRIBUTE)
+    undo.callback(vars(model).pop, ATTRIBUTE, None)
+    if before is not None:
+        undo.callback(vars(model).__setitem__, ATTRIBUTE, before)
+    # Built-in types only: a model pickled whole does not need this package for its record.
+    vars(model)[ATTRIBUTE] = {"memory_format": record.memory_format, "also": record.also, "originals": record.originals}
+
+
+def erase(model: nn.Module) -> None:
+    """Take the hooks off ``model`` and forget it, last of all: interrupted, ``restore`` can be called again."""
+    handles = _handles.pop(model, _Handles())
+    for _, handle in (*handles.optimizers, *handles.gradients.values()):
+        handle.remove()
+    for key in [key for key, hook in model._load_state_dict_post_hooks.items() if hook is _after_load]:
+        del model._load_state_dict_post_hooks[key]
+    vars(model).pop(ATTRIBUTE, None)
+
+
+def optimizers_of(model: nn.Module) -> list[Optimizer]:
+    """The optimizers that follow ``model`` and still live."""
+    alive = [reference() for reference, _ in _handles.get(model, _Handles()).optimizers]
+    return [optimizer for optimizer in alive if optimizer is not None]
+
+
+def follow_optimizers(model: nn.Module, optimizers: Iterable[Optimizer], undo: ExitStack) -> None:
+    """Let the state that each optimizer loads later take its parameters' strides."""
+    known = optimizers_of(model)
+    entries = _handles.setdefault(model, _Handles()).optimizers
+    for optimizer in optimizers:
+        if all(optimizer is not one for one in known):
+            handle = optimizer.register_load_state_dict_post_hook(follow_parameters)
+            undo.callback(handle.remove)
+            entry = (weakref.ref(optimizer), handle)
+            undo.callback(entries.remove, entry)
+            entries.append(entry)
+
+
+def follow_gradients(model: nn.Module, names: Iterable[str], undo: ExitStack) -> None:
+    """Give the gradient of each named parameter that parameter's strides, for free, before it is accumulated.
+
+    These weights keep contiguous strides, because DistributedDataParallel broadcasts them alone, while convolutions
+    answer with channels-last strides: the same bytes, yet DistributedDataParallel would warn and copy.
+    """
+    hooked = _handles.setdefault(model, _Handles()).gradients
+    parameters = dict(model.named_parameters(remove_duplicate=False))
+    for name in names:
+        parameter = parameters.get(name)
+        if parameter is None or not parameter.requires_grad:
+            continue
+        if name in hooked and hooked[name][0]() is parameter:
+            continue
+        handle = parameter.register_hook(  # type: ignore[no-untyped-call]
+            partial(_follow, weakref.ref(parameter))
+        )
+        undo.callback(handle.remove)
+        undo.callback(hooked.pop, name, None)
+        hooked[name] = (weakref.ref(parameter), handle)
+
+
+def _follow(parameter: weakref.ref[torch.Tensor], gradient: torch.Tensor) -> torch.Tensor | None:
+    owner = parameter()
+    if owner is None or not same_bytes(gradient.shape, gradient.stride(), owner.stride()):
+        return None
+    return gradient.as_strided(gradient.shape, owner.stride())
+
+
+def follow_loads(model: nn.Module, undo: ExitStack) -> None:
+    """Correct the strides that ``load_state_dict(assign=True)`` takes from a file."""
+    if _after_load not in model._load_state_dict_post_hooks.values():
+        handle = model.register_load_state_dict_post_hook(_after_load)  # type: ignore[no-untyped-call]
+        undo.callback(handle.remove)
+
+
+def _after_load(model: nn.Module, incompatible_keys: object) -> None:
+    del incompatible_keys
+    record = read(model)
+    if record is not None:
+        plan = plan_conversion(model, record.memory_format, record.also)
+        with ExitStack() as undo:
+            apply(plan.moves, undo)
+            follow_gradients(model, plan.alone, undo)
+            undo.pop_all()
