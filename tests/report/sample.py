@@ -71,7 +71,8 @@ class Step:
                 outputs=(output,),
                 module=module,
                 module_type=kind,
-                source=source or Source(f"{PACKAGES}torchvision/models/net.py", 10 + len(self.calls) % 90, "x = self.layer(x)"),
+                source=source
+                or Source(f"{PACKAGES}torchvision/models/net.py", 10 + len(self.calls) % 90, "x = self.layer(x)"),
                 ms=ms,
                 **{"phase": Phase.FORWARD, **fields},
             )

@@ -113,7 +113,9 @@ class _Page:
         texts = columns(self.report, found)
         heads = Row("calls", texts.byte_unit, "ms", "share")
         rows = [heads, *texts.own, *(row for row in texts.after if row), texts.total]
-        widths = [max(len(getattr(row, name)) for row in rows) for name in ("calls", "bytes", "ms", "share")]
+        widths = [
+            max(self.text(getattr(row, name)).cell_len for row in rows) for name in ("calls", "bytes", "ms", "share")
+        ]
         self.gap()
         self.numbers("#", self.text("culprit"), heads, widths, "bold")
         self.rule()

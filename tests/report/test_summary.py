@@ -1,0 +1,100 @@
+"""The first sentence: worst thing first, with cost, culprit, modules and line."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+from report import sample
+
+from nhwc.model import Report, Trace
+from nhwc.report.summary import Verdict, headline, verdict
+
+SENTENCES = {
+    "clean_resnet": (
+        Verdict.CLEAN,
+        "Channels last end to end: nothing is copied, lost or reordered in 38 operator calls; 1 note below.",
+    ),
+    "shufflenet": (
+        Verdict.LOST,
+        (
+            "Not in channels last end to end: 16 clone calls in channel_shuffle (torchvision/models/shufflenetv2.py:29; "
+            "16 modules, stage2.0 … stage4.3), with 3 calls that follow, cost 9.93 ms of 76.9 ms (13 %) and move 31.3 MB."
+        ),
+    ),
+    "static_shufflenet": (
+        Verdict.LOST,
+        (
+            "Not in channels last end to end: 16 clone calls in channel_shuffle (torchvision/models/shufflenetv2.py:29; "
+            "16 modules, stage2.0 … stage4.3), with 3 calls that follow, move 31.3 MB (time not measured)."
+        ),
+    ),
+    "training": (
+        Verdict.LOST,
+        (
+            "Not in channels last end to end: 2 operator calls of 2 culprits, with 1 call that follows, cost 2.5 ms of "
+            "71.3 ms (3.5 %) and move 3.91 MB; 1.7 ms of it: 1 silu_backward call (torchvision/models/net.py:50; "
+            "features.12)."
+        ),
+    ),
+    "raising": (
+        Verdict.RAISES,
+        (
+            "The step raises in channels last: RuntimeError in view (head, /home/kim/project/model.py:41): view size is "
+            "not compatible with input tensor's size and stride (at least one dimension spans across two contiguous "
+            "subspaces). Use .reshape(...) instead; what follows covers the 4 operator calls up to there."
+        ),
+    ),
+}
+
+
+@pytest.mark.parametrize("name", SENTENCES)
+def test_the_first_sentence(name: str) -> None:
+    report = sample.SAMPLES[name]()
+    assert (verdict(report), headline(report)) == SENTENCES[name]
+
+
+def test_wrong_numbers_come_before_lost_time() -> None:
+    report = sample.fused_optimizer()
+    assert verdict(report) is Verdict.WRONG
+    assert headline(report).startswith("Numbers can be wrong: fused Adam reads exp_avg of features.11.conv.weight")
+    assert "Not in channels last end to end: 2 operator calls of 2 culprits" in headline(report)
+
+
+def test_a_step_that_raises_says_so_before_everything() -> None:
+    report = sample.fused_optimizer()
+    raised = Report(replace(report.trace, error=sample.raising().trace.error), report.findings)
+    said = headline(raised)
+    assert said.index("The step raises") < said.index("Numbers can be wrong") < said.index("Not in channels last")
+
+
+def test_a_contiguous_model_is_not_called_clean() -> None:
+    def contiguous(trace: Trace) -> Trace:
+        calls = tuple(
+            replace(
+                call,
+                outputs=tuple(
+                    replace(each, strides=sample.strides_for(each.shape, "contiguous")) for each in call.outputs
+                ),
+            )
+            for call in trace.calls
+        )
+        return replace(trace, calls=calls, conversion="")
+
+    report = Report(contiguous(sample.clean_resnet().trace), [])
+    assert verdict(report) is Verdict.UNUSED
+    assert headline(report) == (
+        "Not in channels last: none of the 38 operator calls wrote a 4-D or 5-D tensor in channels last."
+    )
+
+
+def test_slow_operators_do_not_deny_the_format() -> None:
+    report = sample.training()
+    slow = replace(report.findings[0], kind="slow")
+    assert headline(Report(report.trace, [slow])).startswith("In channels last end to end, but slow in it: 1 instance")
+
+
+@pytest.mark.parametrize(("mode", "words"), [("static", "a static trace can see"), ("compiled", "a compiled step")])
+def test_a_clean_verdict_admits_what_it_cannot_see(mode: str, words: str) -> None:
+    trace = replace(sample.clean_resnet().trace, mode=mode)
+    assert words in headline(Report(trace, []))
