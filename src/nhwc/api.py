@@ -7,7 +7,7 @@ import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import torch
 from torch import nn
@@ -32,7 +32,7 @@ from nhwc.strides import LayoutKind, channels_last_for
 
 Progress = Callable[[str, int, int], None]
 
-__all__ = ["AuditReport", "audit", "fake_mode", "print_report", "record", "render"]
+__all__ = ["AuditReport", "audit", "fake_mode", "print_report", "record", "render", "report_formats", "rule_codes"]
 
 
 @dataclass(frozen=True)
@@ -59,6 +59,16 @@ class AuditReport(Report):
 def render(report: Report, format: str = "text", **options: Any) -> str:
     """``report`` in a registered format; RegistryError names the formats there are."""
     return reports.render(report, format, **options)
+
+
+def report_formats() -> tuple[str, ...]:
+    """The formats that ``render`` knows."""
+    return reports.formats()
+
+
+def rule_codes() -> tuple[str, ...]:
+    """The codes of all rules, sorted: what a finding's ``code`` can be."""
+    return tuple(sorted(rules.RULES))
 
 
 def record(
@@ -126,9 +136,12 @@ def audit(
     """
     tell = progress or (lambda stage, done, total: None)
     options = Options(
-        train=train, loss=loss, amp=amp, static=static, process_group=process_group, keep_error=True, target=target, compiled=compile
+        train=train, loss=loss, amp=amp, static=static, process_group=process_group, keep_error=True, target=target
     )
     keywords = dict(kwargs or {})
+    if compile and isinstance(model, nn.Module):
+        tell("compile", 0, 1)
+        model = cast(nn.Module, torch.compile(model))
     with _in_format(model, inputs, keywords, convert) as (step_inputs, step_keywords, conversion):
         tell("record", 0, 1)
         trace = replace(record_step(model, *step_inputs, kwargs=step_keywords, options=options), conversion=conversion)
@@ -140,6 +153,8 @@ def audit(
     findings = rules.find(trace)
     if repeats > 0 and trace.mode == "eager":
         trace, findings = _timed(trace, findings, repeats, budget_s, tell)
+    elif trace.mode == "compiled":
+        findings = [_with_copy_times(finding, trace) for finding in findings]
     return AuditReport(trace, rules.rank(findings))
 
 
@@ -201,6 +216,7 @@ def _runs_in_contiguous(
     """Whether the same step runs when the model and its inputs are contiguous."""
     if not isinstance(model, nn.Module) or options.static:
         return False
+    model = unwrap(model)
 
     def contiguous(value: Any) -> Any:
         return value.contiguous() if isinstance(value, torch.Tensor) and value.layout is torch.strided else value
@@ -260,6 +276,15 @@ def _timed(
     return trace, kept
 
 
+def _with_copy_times(finding: Finding, trace: Trace) -> Finding:
+    """A compiled graph's calls cannot be run again: the copies inside their kernels, as this one run took them."""
+    times = [copy.ms for index in finding.call_indices for copy in trace.calls[index].copies if copy.ms is not None]
+    if not times or finding.ms is not None:
+        return finding
+    ms = sum(times)
+    return replace(finding, ms=ms, share=ms / trace.step.median_ms if trace.step is not None and trace.step.median_ms else None)
+
+
 def _with_time(finding: Finding, lost: Mapping[int, Lost], step: Measurement | None) -> Finding:
     measured = [lost[index].lost for index in finding.call_indices if index in lost]
     ms, spread = finding.ms, finding.ms_spread
@@ -268,6 +293,6 @@ def _with_time(finding: Finding, lost: Mapping[int, Lost], step: Measurement | N
         spread = math.sqrt(sum(each.spread_ms**2 for each in measured))
     share = ms / step.median_ms if ms is not None and step is not None and step.median_ms else None
     severity = finding.severity
-    if rules.rule_for(finding.code).needs_time and ms is None:
-        severity = Severity.NOTE
+    if rules.rule_for(finding.code).needs_time:  # a suspicion: the measurement confirms it
+        severity = Severity.NOTE if ms is None else rules.rule_for(finding.code).severity
     return replace(finding, ms=ms, ms_spread=spread, share=share, severity=severity)

@@ -23,7 +23,6 @@ from nhwc.model import InnerCopy, TensorMeta
 from nhwc.recorder.output import captured
 
 MARK = "nhwc#"
-_TRANSPARENT = ("PythonDispatchMode", "autograd::engine", "detach", MARK)
 _KINETO_NOISE = (b"SyncActivityProfilerHandler", b"DeviceProperties.cpp", b"kineto", b"Kineto", b"CuptiActivity")
 
 
@@ -49,12 +48,12 @@ class Inside:
 
 
 class KernelProfiler:
-    """Runs the CPU profiler over a step and reads ``insides``: call index → Inside."""
+    """Runs the CPU profiler over a step and reads ``insides``: call index → Inside. ``roots`` is the event tree."""
 
     def __init__(self) -> None:
         self.insides: dict[int, Inside] = {}
         self.error: str | None = None
-        self._profile: torch.profiler.profile | None = None
+        self.roots: list[Any] = []
 
     @contextlib.contextmanager
     def running(self) -> Iterator[None]:
@@ -82,12 +81,13 @@ class KernelProfiler:
             self.error = f"torch {torch.__version__} gives no event tree: copies inside kernels cannot be seen"
             return
         # explicit stack: a deep graph must not meet Python's recursion limit
-        pending: list[tuple[Any, str]] = [(event, "") for event in tree()]
+        self.roots = list(tree())
+        pending: list[tuple[Any, str]] = [(event, "") for event in self.roots]
         while pending:
             event, caller = pending.pop()
             name = event.name
             if name.startswith(MARK):
-                self.insides[int(name[len(MARK) :])] = _inside(event, caller)
+                self.insides[int(name[len(MARK) :])] = look_inside(event, caller)
                 continue
             if not caller and "::" in name and not name.startswith(("autograd::", "torch::autograd")):
                 caller = name
@@ -98,7 +98,8 @@ def _is_noise(line: bytes) -> bool:
     return any(word in line for word in _KINETO_NOISE)
 
 
-def _inside(event: Any, caller: str) -> Inside:
+def look_inside(event: Any, caller: str = "") -> Inside:
+    """Duration, caller and copies of what runs below ``event``."""
     inside = Inside(caller=caller)
     operators = list(event.children)
     if operators:
@@ -122,7 +123,7 @@ def _copy_of(event: Any) -> tuple[InnerCopy, int, int] | None:
     if len(tensors) < 2 or len(tensors[0].sizes) < 3 or list(tensors[0].sizes) != list(tensors[1].sizes):
         return None
     target, source = tensors[0], tensors[1]
-    copied = InnerCopy(_outermost_copy(event), _meta(source), _meta(target), event.duration_time_ns / 1e6)
+    copied = InnerCopy(_outermost_copy(event), event_meta(source), event_meta(target), event.duration_time_ns / 1e6)
     return copied, target.storage_data_ptr or 0, source.storage_data_ptr or 0
 
 
@@ -136,7 +137,8 @@ def _outermost_copy(event: Any) -> str:
     return str(name)
 
 
-def _meta(value: Any) -> TensorMeta:
+def event_meta(value: Any) -> TensorMeta:
+    """A tensor as the profiler saw it; its storage is not identified."""
     dtype = value.dtype
     return TensorMeta(
         tuple(value.sizes),

@@ -71,7 +71,7 @@ def parse_reorder(line: bytes) -> Reorder | None:
     return Reorder("oneDNN", "", source_format, target_format, tuple(dims), nbytes, ms)
 
 
-def _same_shape(dims: tuple[int, ...], shape: tuple[int, ...]) -> bool:
+def same_shape(dims: tuple[int, ...], shape: tuple[int, ...]) -> bool:
     """Grouped weights have their groups as a dimension of their own: (g, o/g, i, h, w) for (o, i, h, w)."""
     return dims == shape or (len(dims) == len(shape) + 1 and (dims[0] * dims[1], *dims[2:]) == shape)
 
@@ -79,7 +79,7 @@ def _same_shape(dims: tuple[int, ...], shape: tuple[int, ...]) -> bool:
 def name_operand(reorder: Reorder, shapes: dict[str, tuple[int, ...]]) -> Reorder:
     """Fill in the operand ("src", "weights", "dst") whose shape the reorder has; a weight wins over equals."""
     for operand in ("weights", "src", "dst"):
-        if operand in shapes and _same_shape(reorder.shape, shapes[operand]):
+        if operand in shapes and same_shape(reorder.shape, shapes[operand]):
             return Reorder(
                 reorder.library,
                 operand,

@@ -12,11 +12,11 @@ import torch.distributed as distributed
 from torch import nn
 from torch.nn.parallel import DistributedDataParallel
 from torch.optim import Optimizer
-from torch.utils._pytree import tree_leaves
 
 from nhwc.errors import ModelError, RecordingError
 from nhwc.model import Call, InnerCopy, OptimizerStateMeta, ParameterMeta, Phase, RankLayout, StepError, TensorMeta, Trace
 from nhwc.recorder import library, static
+from nhwc.recorder.compiled import is_compiled, record_compiled
 from nhwc.recorder.dispatch import CallRecorder, RawCall
 from nhwc.recorder.environment import environment
 from nhwc.recorder.inner import Inside, KernelProfiler
@@ -24,36 +24,9 @@ from nhwc.recorder.modules import ModuleStack, unwrap
 from nhwc.recorder.optimizers import OptimizerWatch, state_layouts
 from nhwc.recorder.output import Capture, captured
 from nhwc.recorder.ranks import gather_layouts
+from nhwc.recorder.run import Options, device_of, first_line, run_model, tensors_in
 from nhwc.recorder.state import StepGuard, reachable
 from nhwc.recorder.storage import StorageIds
-
-
-@dataclass(frozen=True)
-class Options:
-    """How a step is recorded.
-
-    train: put a model in training mode and run backward; otherwise evaluation mode under ``torch.no_grad``.
-    loss: model output → scalar tensor; without one the backward pass starts from a gradient of ones in the
-        output's own format (the sum of a dictionary's scalar losses for models that return losses).
-    amp: dtype of ``torch.autocast``, None for none.
-    static: run on fake tensors.
-    inner, libraries: look inside kernels (profiler) and inside libraries (oneDNN verbose).
-    process_group: compare the layouts of all ranks (every rank must record); a DistributedDataParallel model
-        compares by itself.
-    compiled: the model runs through ``torch.compile``; kernels that it fuses are seen by name only.
-    keep_error: return the trace up to an exception of the step instead of raising ModelError.
-    """
-
-    train: bool = False
-    loss: Callable[[Any], torch.Tensor] | None = None
-    amp: torch.dtype | None = None
-    static: bool = False
-    inner: bool = True
-    libraries: bool = True
-    process_group: Any | None = None
-    keep_error: bool = False
-    compiled: bool = False
-    target: str = ""
 
 
 def record(
@@ -67,7 +40,10 @@ def record(
     ``step`` is a model (forward, and backward with ``options.train``) or any callable, such as a whole training step.
     Raises ModelError, with the original exception as its cause, where the step raises.
     """
-    return _Recording(step, inputs, dict(kwargs or {}), options or Options()).run()
+    options = options or Options()
+    if isinstance(step, nn.Module) and is_compiled(step):
+        return record_compiled(step, inputs, dict(kwargs or {}), options)
+    return _Recording(step, inputs, dict(kwargs or {}), options).run()
 
 
 @dataclass
@@ -95,7 +71,7 @@ class _Recording:
             fake_state = static.fake_state(fake, model)
             self.inputs = static.to_fake(fake, tuple(self.inputs))
             self.kwargs = static.to_fake(fake, self.kwargs)
-        device = _device_of(model, self.inputs)
+        device = device_of(model, self.inputs)
         profiler = KernelProfiler()
         with contextlib.ExitStack() as stack:
             guard = stack.enter_context(StepGuard())
@@ -111,7 +87,7 @@ class _Recording:
             capture = self._library_capture(stack, fake is not None)
             recorder = CallRecorder(modules, self.names.get, self.storages, capture)
             stack.enter_context(OptimizerWatch(self._on_step(guard, recorder), self._on_done(recorder)))
-            input_metas = tuple(recorder._meta(tensor) for tensor in _tensors([self.inputs, self.kwargs]))
+            input_metas = tuple(recorder._meta(tensor) for tensor in tensors_in([self.inputs, self.kwargs]))
             if not self.options.inner:
                 recorder.inner = False
                 self.limits.append("copies inside kernels were not looked for (inner=False)")
@@ -132,7 +108,7 @@ class _Recording:
         if profiler.error is not None:
             self.limits.append(profiler.error)
         if self.error is not None and not self.options.keep_error:
-            raise ModelError(f"the step raised {type(self.error).__name__}: {_first_line(self.error)}") from self.error
+            raise ModelError(f"the step raised {type(self.error).__name__}: {first_line(self.error)}") from self.error
         calls = tuple(_join(raw, profiler.insides.get(raw.call.index), library_output) for raw in recorder.raw)
         self.storages.clear()
         return Trace(
@@ -211,10 +187,10 @@ class _Recording:
 
     def _name_inputs(self) -> None:
         for position, value in enumerate(self.inputs):
-            for tensor in _tensors(value):
+            for tensor in tensors_in(value):
                 self.names.setdefault(self.storages.of(tensor), f"input {position}")
         for key, value in self.kwargs.items():
-            for tensor in _tensors(value):
+            for tensor in tensors_in(value):
                 self.names.setdefault(self.storages.of(tensor), f"input {key!r}")
 
     def _parameter_names(self) -> dict[int, str]:
@@ -247,45 +223,7 @@ class _Recording:
         if self.error is None:
             return None
         call = recorder.failed[0] if recorder.failed is not None and recorder.failed[1] is self.error else None
-        return StepError(type(self.error).__name__, _first_line(self.error), call)
-
-
-def run_model(
-    model: nn.Module,
-    inputs: Sequence[Any],
-    kwargs: Mapping[str, Any],
-    options: Options,
-    state: Mapping[str, torch.Tensor] | None = None,
-) -> None:
-    """One step of a model as ``options`` say; ``state`` replaces its parameters and buffers for the time of the call."""
-    model.train(options.train)
-    autocast: contextlib.AbstractContextManager[Any] = contextlib.nullcontext()
-    if options.amp is not None:
-        autocast = torch.autocast(_device_of(model, inputs).type, dtype=options.amp)
-    with torch.set_grad_enabled(options.train), autocast:
-        if state is None:
-            output = model(*inputs, **kwargs)
-        else:
-            output = torch.func.functional_call(model, dict(state), tuple(inputs), dict(kwargs), tie_weights=False)
-        loss = options.loss(output) if options.loss is not None and options.train else None
-    if options.train:
-        _backward(output if loss is None else loss)
-
-
-def _backward(output: Any) -> None:
-    outputs = [tensor for tensor in _tensors(output) if tensor.requires_grad]
-    if not outputs:
-        raise ModelError("no output of the model requires a gradient; audit it without train, or pass a loss")
-    torch.autograd.backward(outputs, [torch.ones_like(tensor) for tensor in outputs])
-
-
-def _tensors(tree: Any) -> list[torch.Tensor]:
-    leaves = tree_leaves(tree)
-    found = [leaf for leaf in leaves if isinstance(leaf, torch.Tensor)]
-    for leaf in leaves:  # model outputs that are objects with fields, as some libraries return
-        if not isinstance(leaf, torch.Tensor) and hasattr(leaf, "__dataclass_fields__"):
-            found += _tensors([getattr(leaf, name) for name in leaf.__dataclass_fields__])
-    return found
+        return StepError(type(self.error).__name__, first_line(self.error), call)
 
 
 def _clear_gradients(model: nn.Module) -> None:
@@ -300,21 +238,8 @@ def _paused(recorder: CallRecorder) -> Iterator[None]:
         yield
 
 
-def _device_of(model: nn.Module | None, inputs: Any) -> torch.device:
-    if model is not None:
-        for tensor in [*model.parameters(), *model.buffers()]:
-            return tensor.device
-    for tensor in _tensors(inputs):
-        return tensor.device
-    return torch.device("cpu")
-
-
 def _name_of(step: object) -> str:
     return type(step).__name__ if isinstance(step, nn.Module) else getattr(step, "__qualname__", type(step).__name__)
-
-
-def _first_line(error: BaseException) -> str:
-    return (str(error).strip().splitlines() or [type(error).__name__])[0]
 
 
 def _join(raw: RawCall, inside: Inside | None, library_output: bytes) -> Call:
@@ -346,6 +271,3 @@ def _operand_shapes(call: Call) -> dict[str, tuple[int, ...]]:
     if call.outputs:
         named["dst"] = call.outputs[0].shape
     return named
-
-
-__all__ = ["InnerCopy", "Options", "record", "run_model"]
