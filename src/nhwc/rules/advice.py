@@ -31,7 +31,12 @@ def advice_for(call: Call) -> str:
     """One sentence on how to avoid the loss at ``call``."""
     name = caller_name(call)
     source, _ = copy_ends(call)
-    if source is not None and len(source.shape) == 5 and _is_split(source) and name in ("contiguous", "clone", "reshape"):
+    if (
+        source is not None
+        and len(source.shape) == 5
+        and _is_split(source)
+        and name in ("contiguous", "clone", "reshape")
+    ):
         return f"use torch.channel_shuffle(x, groups), which keeps channels last, for this view, transpose and {name}"
     for key in (name, call.name, name.removeprefix("_"), call.name.removesuffix("_backward")):
         if key in _BY_OPERATOR:

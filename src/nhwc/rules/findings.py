@@ -13,26 +13,39 @@ from nhwc.rules.registry import RULES, Draft, Rule
 def find(trace: Trace, codes: Iterable[str] | None = None) -> list[Finding]:
     """The findings of every rule (or of those named), without times; culprits before consequences, notes last."""
     flow = Flow(trace)
-    drafts = [(RULES[code], draft) for code in (sorted(RULES) if codes is None else codes) for draft in RULES[code].find(flow)]
-    # a consequence is tied to the group of its culprit, so that a culprit in a loop has its consequences merged too
-    culprits: dict[int, object] = {}
-    for rule, draft in drafts:
+    drafts = [
+        (RULES[code], draft) for code in (sorted(RULES) if codes is None else codes) for draft in RULES[code].find(flow)
+    ]
+    of_call: dict[int, tuple[Rule, Draft]] = {}
+    for rule, draft in sorted(
+        drafts, key=lambda pair: pair[1].cause is not None
+    ):  # those without a cause answer for a call
         if draft.call is not None:
-            culprits.setdefault(draft.call, _group(rule, draft))
-    groups: dict[object, tuple[Rule, list[Draft]]] = {}
+            of_call.setdefault(draft.call, (rule, draft))
+    # a consequence is tied to the group of its culprit, so that a culprit in a loop has its consequences merged too
+    groups: dict[tuple[object, object], tuple[Rule, list[Draft]]] = {}
     for rule, draft in drafts:
-        group = _group(rule, draft)
-        cause = culprits.get(draft.cause) if draft.cause is not None else None
-        groups.setdefault((group, cause if cause != group else None), (rule, []))[1].append(draft)
+        culprit = _culprit(draft, of_call)
+        group, cause = _group(rule, draft), _group(*culprit) if culprit is not None else None
+        groups.setdefault((group, cause), (rule, []))[1].append(draft)
     names = {key: f"F{number}" for number, key in enumerate(groups, start=1)}
-    heads: dict[object, str] = {}
-    for (group, _), name in names.items():
-        heads.setdefault(group, name)
     findings = [
-        replace(_merge(rule, members, names[(group, cause)]), cause=heads.get(cause) if heads.get(cause) != names[(group, cause)] else None)
+        replace(_merge(rule, members, names[(group, cause)]), cause=names[(cause, None)] if cause is not None else None)
         for (group, cause), (rule, members) in groups.items()
     ]
     return rank(findings)
+
+
+def _culprit(draft: Draft, of_call: dict[int, tuple[Rule, Draft]]) -> tuple[Rule, Draft] | None:
+    """The draft that ``draft`` follows from in the end: it has no cause itself. None where no rule tells of that call."""
+    seen: set[int] = set()
+    found: tuple[Rule, Draft] | None = None
+    cause = draft.cause
+    while cause is not None and cause not in seen:
+        seen.add(cause)
+        found = of_call.get(cause)
+        cause = found[1].cause if found is not None else None
+    return found if found is not None and found[1] is not draft and found[1].cause is None else None
 
 
 def _group(rule: Rule, draft: Draft) -> object:
@@ -46,7 +59,7 @@ def _merge(rule: Rule, drafts: list[Draft], identity: str) -> Finding:
         id=identity,
         code=rule.code,
         kind=rule.kind,
-        severity=first.severity or rule.severity,
+        severity=first.severity or (Severity.NOTE if rule.needs_time else rule.severity),
         operator=first.operator,
         module=first.module,
         source=first.source,
@@ -60,6 +73,7 @@ def _merge(rule: Rule, drafts: list[Draft], identity: str) -> Finding:
         ms=sum(times) if times else None,
         call_indices=tuple(draft.call for draft in drafts if draft.call is not None),
     )
+
 
 def rank(findings: list[Finding]) -> list[Finding]:
     """Errors first, then culprits by the cost of themselves and all that follows from them, notes last.

@@ -8,14 +8,29 @@ from dataclasses import dataclass
 from enum import Enum
 
 from nhwc.model import Call, InnerCopy, Phase, TensorMeta, Trace
-from nhwc.rules.order import Order, order_of
+from nhwc.rules.order import Order, order_of, permutes
 from nhwc.strides import strides_for
 
 COPIES = frozenset({"clone", "_to_copy", "copy_", "copy", "contiguous"})
-CONVOLUTIONS = frozenset({"convolution", "convolution_backward", "mkldnn_rnn_layer", "_convolution", "cudnn_convolution"})
+CONVOLUTIONS = frozenset(
+    {"convolution", "convolution_backward", "mkldnn_rnn_layer", "_convolution", "cudnn_convolution"}
+)
 #: Composite operators by which a user asks for a copy; any other caller of a copy hides it.
 EXPLICIT_CALLERS = frozenset(
-    {"clone", "_to_copy", "to", "copy_", "copy", "contiguous", "reshape", "flatten", "type_as", "float", "unflatten", "ravel"}
+    {
+        "clone",
+        "_to_copy",
+        "to",
+        "copy_",
+        "copy",
+        "contiguous",
+        "reshape",
+        "flatten",
+        "type_as",
+        "float",
+        "unflatten",
+        "ravel",
+    }
 )
 _FACTORIES = ("new_", "empty", "zeros", "ones", "full", "rand", "arange", "linspace", "scalar_tensor", "eye")
 
@@ -55,7 +70,9 @@ class Flow:
         self._makers: dict[int, int] = {}
         self._images: dict[int, Order] = {}
         self.parameters = {parameter.tensor.storage for parameter in trace.parameters}
-        self.parameter_shapes = {parameter.tensor.shape for parameter in trace.parameters if len(parameter.tensor.shape) >= 4}
+        self.parameter_shapes = {
+            parameter.tensor.shape for parameter in trace.parameters if len(parameter.tensor.shape) >= 4
+        }
         tensors = [*(parameter.tensor for parameter in trace.parameters), *trace.inputs]
         self.expected = any(order_of(meta) is Order.PIXELS for meta in tensors) or any(
             order_of(meta) is Order.PIXELS for call in trace.calls if call.name in CONVOLUTIONS for meta in call.inputs
@@ -89,7 +106,9 @@ class Flow:
         return [
             copy
             for copy in call.copies
-            if _changes_order(copy.source, copy.target) and self._is_weight(call, copy) is weights and call.name not in COPIES
+            if _changes_order(copy.source, copy.target)
+            and self._is_weight(call, copy) is weights
+            and call.name not in COPIES
         ]
 
     def is_parameter(self, meta: TensorMeta) -> bool:
@@ -122,7 +141,8 @@ class Flow:
             if meta.storage in mutated:
                 continue
             self._makers[meta.storage] = call.index
-            if order_of(meta) is Order.PLANES:
+            # tokens of rank 3 that a copy wrote plane by plane are viewed as an image later
+            if order_of(meta) is Order.PLANES or (event is Event.COPY and len(meta.shape) == 3):
                 self._state[meta.storage] = self._culprit_of(call, event) if event else self._inherited(call, meta)
             else:
                 self._state[meta.storage] = None
@@ -177,7 +197,7 @@ class Flow:
             before is Order.PLANES
             and after is Order.PLANES
             and len(source.shape) == 5
-            and _differs(source, target)
+            and permutes(source, target)
             and (origin := self._state.get(source.storage)) is not None
             and origin.culprit
         ):
@@ -187,7 +207,9 @@ class Flow:
 
     def _tokens_to_planes(self, source: TensorMeta, target: TensorMeta) -> bool:
         """(N, C, L) copied from token order to plane order and viewed as an image afterwards."""
-        tokens = 1 not in source.shape and source.strides[1] < source.strides[2] and source.strides[2] <= source.strides[0]
+        tokens = (
+            1 not in source.shape and source.strides[1] < source.strides[2] and source.strides[2] <= source.strides[0]
+        )
         planes = target.strides[2] < target.strides[1]
         return tokens and planes and self._images.get(target.storage) is Order.PLANES
 
@@ -203,11 +225,16 @@ class Flow:
             if not (call.name in CONVOLUTIONS and self._is_weight_operand(call, position))
         ]
         if call.name in CONVOLUTIONS and call.phase is Phase.FORWARD:
+            # were the strides canonical, a channels-last input alone would make the output channels last
+            if self._misled(activations):
+                return Event.STRIDES
             weight_is_pixels = any(
-                order in (Order.PIXELS, Order.EITHER) for position, order in enumerate(orders) if self._is_weight_operand(call, position)
+                order in (Order.PIXELS, Order.EITHER)
+                for position, order in enumerate(orders)
+                if self._is_weight_operand(call, position)
             )
             if self.expected and weight_is_pixels and not any(order is Order.PLANES for _, order in activations):
-                return self._misled(activations) or Event.LOSS
+                return Event.LOSS
             return None
         pixels = [meta for meta, order in activations if order is Order.PIXELS]
         if pixels:
@@ -278,7 +305,12 @@ def is_pure_conversion(call: Call) -> bool:
     source, target = copy_ends(call)
     if call.name not in COPIES or source is None or target is None or source.dtype != target.dtype:
         return False
-    return call.name != "copy_" and len(source.shape) in (4, 5) and _is_dense(source) and order_of(source) is not order_of(target)
+    return (
+        call.name != "copy_"
+        and len(source.shape) in (4, 5)
+        and _is_dense(source)
+        and order_of(source) is not order_of(target)
+    )
 
 
 def caller_name(call: Call) -> str:
@@ -304,15 +336,9 @@ def _is_dense(meta: TensorMeta) -> bool:
 
 def _changes_order(source: TensorMeta, target: TensorMeta) -> bool:
     before, after = order_of(source), order_of(target)
-    if Order.EXPANDED in (before, after) or Order.EITHER in (before, after):
+    if Order.EITHER in (before, after):
         return False
     return before is not after and after is not Order.OTHER
-
-
-def _differs(source: TensorMeta, target: TensorMeta) -> bool:
-    return any(
-        size > 1 and before != after for size, before, after in zip(source.shape, source.strides, target.strides, strict=True)
-    )
 
 
 def _batch_stride_is_odd(meta: TensorMeta) -> bool:

@@ -53,9 +53,17 @@ def _inside_kernel(flow: Flow, call: Call, nbytes: int, count: int) -> Draft:
         message = f"{name}'s kernel copies its channels-last operand to contiguous and answers in contiguous"
         advice = advice_for(call)
     elif call.name in CONVOLUTIONS or flow.origin(call) is not None:
-        message = f"{name} copies {operand_origin(flow, call)}, inside its kernel" + (f" ({count} copies)" if count > 1 else "")
-        advice = "keep its operands in channels last: see the culprit" if cause is not None else "convert that tensor once, where it is made"
+        message = f"{name} copies {operand_origin(flow, call)}, inside its kernel" + (
+            f" ({count} copies)" if count > 1 else ""
+        )
+        advice = (
+            "keep its operands in channels last: see the culprit"
+            if cause is not None
+            else "convert that tensor once, where it is made"
+        )
     else:
         message = f"{name}'s kernel copies an operand to another order"
         advice = advice_for(call)
-    return Draft(call.index, name, call.module, call.source, call.phase.value, images(call), nbytes, message, advice, cause=cause)
+    return Draft(
+        call.index, name, call.module, call.source, call.phase.value, images(call), nbytes, message, advice, cause=cause
+    )

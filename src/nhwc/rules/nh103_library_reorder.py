@@ -19,7 +19,9 @@ def find(flow: Flow) -> Iterator[Draft]:
         if not reorders or runs_contiguous(flow, call):
             continue
         name = caller_name(call)
-        reason = operand_origin(flow, call) if flow.origin(call) is not None else "an operand in a format it does not read"
+        reason = (
+            operand_origin(flow, call) if flow.origin(call) is not None else "an operand in a format it does not read"
+        )
         yield Draft(
             call.index,
             name,

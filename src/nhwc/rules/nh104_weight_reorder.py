@@ -14,16 +14,23 @@ def find(flow: Flow) -> Iterator[Draft]:
     """A library reorders weights at every call."""
     reorders = [r for call in flow.trace.calls for r in call.reorders if r.operand == "weights"]
     gradients = [
-        copy for call in flow.trace.calls if call.name == "convolution_backward" for copy in flow.copies_of(call, weights=True)
+        copy
+        for call in flow.trace.calls
+        if call.name == "convolution_backward"
+        for copy in flow.copies_of(call, weights=True)
         if copy.source.storage < 0
     ]
     if not reorders and not gradients:
         return
     parts = []
     if reorders:
-        parts.append(f"{reorders[0].library} reorders weights {len(reorders)} times a step, since eager mode does not keep them packed")
+        parts.append(
+            f"{reorders[0].library} reorders weights {len(reorders)} times a step, since eager mode does not keep them packed"
+        )
     if gradients:
-        parts.append(f"{len(gradients)} weight gradients are copied to channels last inside the backward of their convolution")
+        parts.append(
+            f"{len(gradients)} weight gradients are copied to channels last inside the backward of their convolution"
+        )
     times = [item.ms for item in (*reorders, *gradients) if item.ms is not None]
     nbytes = sum(r.nbytes for r in reorders) + sum(copy.target.nbytes for copy in gradients)
     yield Draft(

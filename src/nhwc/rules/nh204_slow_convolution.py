@@ -42,7 +42,9 @@ def find(flow: Flow) -> Iterator[Draft]:
             images(call),
             sum(r.nbytes for r in reorders),
             message,
-            "convert the model and its inputs: nhwc.convert(model, inputs=True)" if cause is None else "see the culprit before it",
+            "convert the model and its inputs: nhwc.convert(model, inputs=True)"
+            if cause is None
+            else "see the culprit before it",
             cause=cause,
             key="model" if whole_model else None,
         )

@@ -22,7 +22,11 @@ def find(flow: Flow) -> Iterator[Draft]:
         if call.phase is Phase.OPTIMIZER or not call.inputs or not call.outputs:
             continue
         slow = SLOW.get(call.inputs[0].device.partition(":")[0], ())
-        if call.name not in slow or order_of(call.inputs[0]) is not Order.PIXELS or order_of(call.outputs[0]) is not Order.PIXELS:
+        if (
+            call.name not in slow
+            or order_of(call.inputs[0]) is not Order.PIXELS
+            or order_of(call.outputs[0]) is not Order.PIXELS
+        ):
             continue
         name = caller_name(call)
         yield Draft(

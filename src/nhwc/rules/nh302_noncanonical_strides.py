@@ -32,7 +32,9 @@ def find(flow: Flow) -> Iterator[Draft]:
         made = f", made by {place_text(maker)}," if maker is not None else ""
         canonical = strides_for(operand.shape, "channels_last" if len(operand.shape) == 4 else "channels_last_3d")
         copies = flow.copies_of(call, weights=False)
-        nbytes = sum(c.target.nbytes for c in copies) or sum(meta.nbytes for meta in call.outputs if len(meta.shape) >= 4)
+        nbytes = sum(c.target.nbytes for c in copies) or sum(
+            meta.nbytes for meta in call.outputs if len(meta.shape) >= 4
+        )
         yield Draft(
             index,
             caller_name(call),

@@ -18,7 +18,17 @@ def find(flow: Flow) -> Iterator[Draft]:
         return
     call = flow.trace.calls[error.call] if error.call is not None else None
     if call is None:
-        yield Draft(None, error.type, "", None, "forward", (), 0, f"the step raises {error.type}: {error.message}", "run it in contiguous")
+        yield Draft(
+            None,
+            error.type,
+            "",
+            None,
+            "forward",
+            (),
+            0,
+            f"the step raises {error.type}: {error.message}",
+            "run it in contiguous",
+        )
         return
     name = caller_name(call) if "::" in call.caller else call.name
     nbytes = call.inputs[0].nbytes if call.inputs else 0

@@ -1,7 +1,8 @@
 """Which way the data of an image lies: pixel by pixel (channels last) or plane by plane (contiguous).
 
 Wider than ``is_contiguous``: a channel slice of a channels-last tensor still lies pixel by pixel, and so does the
-(N, groups, C/groups, H, W) view that a channel shuffle takes of one.
+(N, groups, C/groups, H, W) view that a channel shuffle takes of one. An expanded dimension (stride 0) counts as one of
+size 1: it repeats data that lies in its own order.
 """
 
 from __future__ import annotations
@@ -15,12 +16,11 @@ from nhwc.strides import physical_order
 
 class Order(str, Enum):
     """pixels: channels fastest; planes: channels slower than space; either: nothing tells them apart;
-    expanded: stride 0 somewhere; other: dense in another order, or a rank that is no image."""
+    other: dense in another order, or a rank that is no image."""
 
     PIXELS = "channels last"
     PLANES = "contiguous"
     EITHER = "either"
-    EXPANDED = "expanded"
     OTHER = "other"
 
 
@@ -33,9 +33,7 @@ def order_of(meta: TensorMeta) -> Order:
 def _order(shape: tuple[int, ...], strides: tuple[int, ...]) -> Order:
     if len(shape) not in (4, 5) or 0 in shape:
         return Order.OTHER
-    if any(size > 1 and stride == 0 for size, stride in zip(shape, strides, strict=True)):
-        return Order.EXPANDED
-    order = physical_order(shape, strides)
+    order = physical_order(_repeated_once(shape, strides), strides)
     if 0 in order and order[0] != 0:
         return Order.OTHER
     dims = tuple(dim for dim in order if dim != 0)
@@ -46,6 +44,16 @@ def _order(shape: tuple[int, ...], strides: tuple[int, ...]) -> Order:
         if wanted in readings:
             return wanted
     return Order.OTHER
+
+
+def _repeated_once(shape: tuple[int, ...], strides: tuple[int, ...]) -> tuple[int, ...]:
+    return tuple(1 if stride == 0 else size for size, stride in zip(shape, strides, strict=True))
+
+
+def permutes(source: TensorMeta, target: TensorMeta) -> bool:
+    """Whether a copy from ``source`` to ``target`` changes the order of the dimensions in memory, gaps and repeats aside."""
+    shape = _repeated_once(source.shape, source.strides)
+    return physical_order(shape, source.strides) != physical_order(shape, target.strides)
 
 
 def _reading(dims: tuple[int, ...], channels: tuple[int, ...], space: tuple[int, ...]) -> Order:

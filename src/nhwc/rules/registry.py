@@ -41,7 +41,8 @@ class Draft:
 class Rule:
     """A registered rule. code is stable; kind says what sort of thing it finds.
 
-    needs_time: the rule only suspects; a measured loss confirms its finding, and drops it where there is none.
+    needs_time: the rule only suspects, so that its finding is a note; a measured loss makes it one of ``severity``,
+        and where none is measured the finding is dropped.
     """
 
     code: str

@@ -7,7 +7,7 @@ from nhwc.rules.flow import Flow, caller_name
 
 
 def shape_text(meta: TensorMeta) -> str:
-    """"8x64x112x112"."""
+    """ "8x64x112x112"."""
     return "x".join(map(str, meta.shape))
 
 
