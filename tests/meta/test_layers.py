@@ -1,0 +1,66 @@
+"""Imports point down only."""
+
+import sys
+from pathlib import Path
+
+import pytest
+from meta.project import PACKAGE, imported, modules
+
+DATA = {"errors", "strides", "model", "schema"}
+TORCH_PARTS = {"recorder", "formats", "kernels", "ops", "measure", "data", "distributed"}
+PURE_PARTS = {"rules", "planner", "report"}
+BELOW_API = DATA | TORCH_PARTS | PURE_PARTS | {"conversion", "inference", "training"}
+
+#: part → the other parts it may import. The package's own __init__ and __main__ stand above all.
+MAY_USE: dict[str, set[str]] = {
+    **dict.fromkeys(DATA, DATA),
+    **dict.fromkeys(PURE_PARTS | TORCH_PARTS, DATA),
+    "conversion": DATA | {"formats"},
+    "inference": DATA | {"formats", "kernels", "conversion"},
+    "training": DATA | TORCH_PARTS | {"conversion"},
+    "api": BELOW_API,
+    "cli": {"api", "model", "errors"},
+    "integrations": {"api", "model", "errors"},
+}
+
+#: part or file → the packages it may import besides the standard library. What is not listed may use none.
+PACKAGES: dict[str, set[str]] = {
+    **{part: {"torch"} for part in TORCH_PARTS | {"conversion", "inference", "training", "api"}},
+    "cli": {"typer", "rich", "torch", "torchvision", "timm", "PIL", "numpy"},
+    "report/to_terminal.py": {"rich"},
+    "report/to_html.py": {"jinja2", "markupsafe"},
+}
+
+FILES = [path for path in modules() if path.parent != PACKAGE or path.stem not in {"__init__", "__main__"}]
+
+
+def part_of(path: Path) -> str:
+    return path.relative_to(PACKAGE).parts[0].removesuffix(".py")
+
+
+def name_of(path: Path) -> str:
+    return path.relative_to(PACKAGE).as_posix()
+
+
+@pytest.mark.parametrize("path", FILES, ids=name_of)
+def test_a_file_imports_only_parts_below_its_own(path: Path) -> None:
+    part = part_of(path)
+    assert part in MAY_USE, f"{part} has no level yet; add it to the table above"
+    used = {name.split(".")[1] for name in imported(path) if name.startswith("nhwc.")}
+    assert used <= MAY_USE[part] | {part}
+
+
+@pytest.mark.parametrize("path", FILES, ids=name_of)
+def test_a_file_imports_only_the_packages_of_its_level(path: Path) -> None:
+    allowed = PACKAGES.get(part_of(path), set()) | PACKAGES.get(name_of(path), set())
+    used = {name.split(".")[0] for name in imported(path)} - set(sys.stdlib_module_names) - {"nhwc"}
+    assert used <= allowed
+
+
+def test_the_data_modules_import_each_other_without_a_cycle() -> None:
+    uses = {
+        name: {used.split(".")[1] for used in imported(PACKAGE / f"{name}.py") if "." in used} & DATA for name in DATA
+    }
+    while leaves := {name for name, used in uses.items() if not used}:
+        uses = {name: used - leaves for name, used in uses.items() if name not in leaves}
+    assert uses == {}
