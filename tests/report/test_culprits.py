@@ -60,5 +60,5 @@ def test_spreads_add_up_and_missing_times_stay_missing() -> None:
     first, second = sample.shufflenet().findings[:2]
     cost = cost_of([first, second, replace(second, ms=None, ms_spread=None)])
     assert cost.ms == pytest.approx(1.4)
-    assert cost.spread_ms == pytest.approx(0.07)
+    assert cost.spread_ms == pytest.approx(0.035 * 2**0.5)
     assert cost_of([replace(first, ms=None)]).ms is None

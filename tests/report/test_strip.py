@@ -105,6 +105,12 @@ def test_segments_keep_every_cell_in_order() -> None:
     assert paths == [("stem",), ("layer1",), ("layer2",), ("layer3",), ("layer4",), ("avgpool", "fc")]
 
 
+def test_what_the_model_itself_does_between_two_layers_interrupts_no_segment() -> None:
+    cells = strips(sample.clean_resnet())[Phase.FORWARD]
+    between = [replace(cell, module="" if number == 8 else cell.module) for number, cell in enumerate(cells)]
+    assert [len(part.cells) for part in segments(between)] == [len(part.cells) for part in segments(cells)]
+
+
 def test_counts_name_only_the_formats_that_occur() -> None:
     cells = strips(sample.clean_resnet())[Phase.FORWARD]
     assert format_counts(cells) == {CellFormat.CHANNELS_LAST: 35, CellFormat.EITHER: 1, CellFormat.FLAT: 1}

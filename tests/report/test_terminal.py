@@ -39,7 +39,7 @@ def test_ascii_keeps_the_plus_minus_and_the_arrow() -> None:
     console = Console(file=io.TextIOWrapper(raw, encoding="ascii", write_through=True), width=100)
     print_report(sample.shufflenet(), console)
     text = raw.getvalue().decode("ascii")
-    assert "9.60 +- 0.48" in text
+    assert "9.60 +- 0.12" in text
     assert "-> Call torch.channel_shuffle(x, groups)" in text
 
 

@@ -6,6 +6,7 @@ their channels on one line are fixed once.
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -22,14 +23,19 @@ _GENERIC_FUNCTIONS = ("", "forward", "_forward", "_forward_impl", "__call__", "<
 class Cost:
     """What findings cost together.
 
-    ms, spread_ms: the sums over the findings that were measured, None where none was. Spreads are added up as if all
-    ran slow together, so a sum never claims to be surer than its parts.
+    ms, spread_ms: over the findings that were measured, None where none was. Findings are measured one by one, so
+    their spreads add up as independent ones do: the root of the sum of squares.
     """
 
     calls: int
     bytes: int
     ms: float | None
     spread_ms: float | None
+
+    @property
+    def is_noise(self) -> bool:
+        """Whether the time is no larger than its spread, so that nobody can tell it from nothing."""
+        return self.ms is not None and self.spread_ms is not None and self.ms <= self.spread_ms
 
     def share(self, report: Report) -> float | None:
         """``ms`` over the step's, 0 to 1; None where either is missing."""
@@ -40,11 +46,13 @@ class Cost:
 def cost_of(findings: Iterable[Finding]) -> Cost:
     """The sum of what findings cost; notes cost nothing."""
     costing = [finding for finding in findings if finding.severity is not Severity.NOTE]
+    times = [finding.ms for finding in costing if finding.ms is not None]
+    spreads = [finding.ms_spread for finding in costing if finding.ms_spread is not None]
     return Cost(
         calls=sum(finding.calls for finding in costing),
         bytes=sum(finding.bytes for finding in costing),
-        ms=_total(finding.ms for finding in costing),
-        spread_ms=_total(finding.ms_spread for finding in costing),
+        ms=sum(times) if times else None,
+        spread_ms=math.hypot(*spreads) if spreads else None,
     )
 
 
@@ -83,13 +91,22 @@ class Culprit:
         return visible(operator_text(self.first.operator))
 
     @property
-    def title(self) -> str:
-        """The operator, and the function that called it where its name says something."""
+    def function(self) -> str:
+        """The function that called the operator, where its name says something."""
         source = self.first.source
-        function = "" if source is None or source.function in _GENERIC_FUNCTIONS else visible(source.function)
+        return "" if source is None or _is_generic(source.function) else visible(source.function)
+
+    @property
+    def phase(self) -> str:
+        """ "backward" or "optimizer", where neither the phase is forward nor the operator's name says it."""
         said = self.first.phase is Phase.FORWARD or self.operator.endswith("_backward")
-        phase = "" if said else f" ({self.first.phase.value})"
-        return f"{self.operator}{f' in {function}' if function else ''}{phase}"
+        return "" if said else self.first.phase.value
+
+    @property
+    def title(self) -> str:
+        """Operator, function and phase: "div in SqueezeExcitation._scale (backward)"."""
+        function = f" in {self.function}" if self.function else ""
+        return f"{self.operator}{function}{f' ({self.phase})' if self.phase else ''}"
 
     @property
     def modules(self) -> str:
@@ -118,6 +135,10 @@ def consequences_text(culprit: Culprit) -> str:
     calls = sum(finding.calls for finding in culprit.consequences)
     names = dict.fromkeys(visible(operator_text(finding.operator)) for finding in culprit.consequences)
     return f"and {plural(calls, 'call')} after it: {', '.join(names)}"
+
+
+def _is_generic(function: str) -> bool:
+    return function.rpartition(".")[2] in _GENERIC_FUNCTIONS
 
 
 def _groups(report: Report) -> list[Culprit]:
@@ -162,8 +183,3 @@ def _is_note(culprit: Culprit) -> bool:
 def _order(culprit: Culprit) -> tuple[bool, float, int]:
     whole = culprit.whole
     return culprit.first.severity is not Severity.ERROR, -(whole.ms or 0.0), -whole.bytes
-
-
-def _total(values: Iterable[float | None]) -> float | None:
-    known = [value for value in values if value is not None]
-    return sum(known) if known else None

@@ -208,7 +208,8 @@ def _weighed(cells: dict[Phase, list[Cell]]) -> dict[Phase, list[Cell]]:
 
 
 def _split(cells: list[Cell], depth: int, limit: int) -> Iterator[Segment]:
-    """Runs of cells with the same first ``depth + 1`` parts of their path."""
+    """Runs of cells with the same first ``depth + 1`` parts of their path; what the model itself does between two
+    layers (adding gradients, say) interrupts no run."""
     run: list[Cell] = []
 
     def parts(cell: Cell) -> tuple[str, ...]:
@@ -222,7 +223,7 @@ def _split(cells: list[Cell], depth: int, limit: int) -> Iterator[Segment]:
             yield Segment((".".join(parts(run[0])),), tuple(run))
 
     for cell in cells:
-        if run and parts(cell) != parts(run[0]):
+        if run and cell.module and parts(cell) != parts(run[0]):
             yield from closed()
             run = []
         run.append(cell)

@@ -105,31 +105,33 @@ def _lost(report: Report, found: list[Culprit]) -> list[str]:
     first, cost = costing[0], cost_of(finding for culprit in costing for finding in culprit.findings)
     after = cost_of(finding for culprit in costing for finding in culprit.consequences)
     everything = cost_of(finding for culprit in costing for finding in culprit.findings + culprit.consequences)
-    follow = (
-        f", with {plural(after.calls, 'call')} that {'follows' if after.calls == 1 else 'follow'},"
-        if after.calls
-        else ""
-    )
+    follow = ""
+    if after.calls:
+        follow = f", and {plural(after.calls, 'call')} that {'follows' if after.calls == 1 else 'follow'},"
     only_slow = all(finding.kind == "slow" for culprit in costing for finding in culprit.findings)
     lead = "In channels last end to end, but slow in it" if only_slow else "Not in channels last end to end"
     what = _cost_text(report, everything)
     if len(costing) == 1:
         return [f"{lead}: {_culprit_text(first)}{follow} {what}."]
-    most = "first of all" if first.whole.ms is None else f"{ms_text(first.whole.ms)} of it"
-    calls = plural(cost.calls, "operator call")
-    return [f"{lead}: {calls} of {len(costing)} culprits{follow} {what}; {most}: {_culprit_text(first)}."]
+    calls = f"{plural(cost.calls, 'operator call')} from {len(costing)} culprits"
+    most = "" if first.whole.ms is None or first.whole.is_noise else f", {ms_text(first.whole.ms)} of it"
+    return [f"{lead}: {calls}{follow} {what}; the first is {_culprit_text(first)}{most}."]
 
 
 def _culprit_text(culprit: Culprit) -> str:
     calls = plural(culprit.own.calls, f"{culprit.operator} call")
-    title = culprit.title.removeprefix(culprit.operator)
-    return f"{calls}{title} ({visible(source_text(culprit.first.source))}; {culprit.modules})"
+    function = f" in {culprit.function}" if culprit.function else ""
+    where = [culprit.phase, visible(source_text(culprit.first.source)), culprit.modules]
+    return f"{calls}{function} ({'; '.join(part for part in where if part)})"
 
 
 def _cost_text(report: Report, cost: Cost) -> str:
     one, step = cost.calls == 1, report.trace.step
-    moved = f"{'moves' if one else 'move'} {bytes_text(cost.bytes)}"
+    verb, moved = "costs" if one else "cost", f"{'moves' if one else 'move'} {bytes_text(cost.bytes)}"
     if cost.ms is None:
         return f"{moved} (time not measured)"
-    of_step = f" of {ms_text(step.median_ms)} ({percent_text(cost.share(report))})" if step is not None else ""
-    return f"{'costs' if one else 'cost'} {ms_text(cost.ms)}{of_step} and {moved}"
+    of_step = "" if step is None else f" of {ms_text(step.median_ms)}"
+    if cost.is_noise:
+        return f"{verb} no more than the noise ({ms_text(cost.ms, cost.spread_ms)}{of_step}) and {moved}"
+    share = f" ({percent_text(cost.share(report))})" if step is not None else ""
+    return f"{verb} {ms_text(cost.ms)}{of_step}{share} and {moved}"

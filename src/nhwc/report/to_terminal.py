@@ -164,7 +164,7 @@ class _Page:
             first = culprit.first
             places = f" ({plural(len(culprit.findings), 'place')})" if len(culprit.findings) > 1 else ""
             self.row("•", visible(first.message) + places)
-            where = f"{culprit.modules} · {finding_text(first).source}"
-            self.cut(where, "dim", 2)
+            if first.source or first.module:
+                self.cut(f"{culprit.modules} · {finding_text(first).source}", "dim", 2)
             for advice in culprit.advice:
                 self.row("→", advice, "green", 2)

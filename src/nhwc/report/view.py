@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from nhwc.report.totals import Row
 
 _MANY_CELLS = 600
-_LETTER_PIXELS, _CELL_PIXELS = 6, 24
+_LETTER_PIXELS, _CELL_PIXELS = 7, 24
 View = dict[str, Any]
 _VERDICTS = {
     Verdict.RAISES: ("!", "The step raises", ""),
@@ -221,7 +221,7 @@ def _culprit_view(culprit: Culprit, own: Row, after: Row | None) -> View:
 
 
 def _note_view(culprit: Culprit, place: int) -> View:
-    return {**_words(culprit), "id": f"n{place}"}
+    return {**_words(culprit), "id": f"n{place}", "placed": bool(culprit.first.source or culprit.first.module)}
 
 
 def _words(culprit: Culprit) -> View:
