@@ -17,10 +17,8 @@ class Windows(nn.Module):
     def forward(self, x):
         y = self.c(x)
         n, c, h, w = y.shape
-        strides = (c * h * w, h * w, w, 1, w, 1)
-        return y.as_strided(
-            (n, c, h - 1, w - 1, 2, 2), strides
-        )  # expect: NH303 operator=as_strided severity=error bytes=0
+        size, stride = (n, c, h - 1, w - 1, 2, 2), (c * h * w, h * w, w, 1, w, 1)
+        return y.as_strided(size, stride)  # expect: NH303 operator=as_strided severity=error bytes=0
 
 
 def build():
