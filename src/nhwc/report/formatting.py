@@ -125,6 +125,7 @@ def modules_text(paths: Sequence[str]) -> str:
 def source_text(source: Source | None) -> str:
     """A source line as a reader names it: the part of its path below site-packages, or the whole path.
 
+    >>> from nhwc.model import Source
     >>> source_text(Source("/usr/lib/python3.11/site-packages/torchvision/models/shufflenetv2.py", 29))
     'torchvision/models/shufflenetv2.py:29'
     """

@@ -43,7 +43,7 @@ def render_text(report: Report, width: int = 100, color: bool = False) -> str:
 
     >>> from nhwc.model import Environment, Report, Trace
     >>> trace = Trace("net", "eager", False, Environment("2.14", "3.11", "cpu", "x86", 2, "0.1"), ())
-    >>> print(render_text(Report(trace), width=90).splitlines()[0])
+    >>> print(render_text(Report(trace)).splitlines()[0])
     Not in channels last: none of the 0 operator calls wrote a 4-D or 5-D tensor in channels last.
     """
     output = io.StringIO()

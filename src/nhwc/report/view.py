@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from nhwc.report.strip import Cell, Marker, Segment
     from nhwc.report.totals import Row
 
-_MANY_CELLS = 600
+_FEW_CELLS, _MANY_CELLS = 2, 600
 _LETTER_PIXELS, _CELL_PIXELS = 7, 24
 View = dict[str, Any]
 _VERDICTS = {
@@ -163,12 +163,10 @@ def _phase_view(phase: Phase, cells: list[Cell]) -> View:
 def _segment_view(segment: Segment) -> View:
     names = [visible(module_text(path)) for path in segment.paths]
     label = names[0] if len(names) == 1 else f"{names[0]} … {names[-1]}"
-    fits = len(label) * _LETTER_PIXELS <= len(segment.cells) * _CELL_PIXELS
-    return {
-        "label": label,
-        "short": label if fits else names[0],
-        "cells": [_cell_view(cell) for cell in segment.cells],
-    }
+    room = len(segment.cells) * _CELL_PIXELS
+    fitting = [text for text in (label, names[0]) if len(text) * _LETTER_PIXELS <= room]
+    short = fitting[0] if fitting else names[0] if len(segment.cells) > _FEW_CELLS else "\N{NO-BREAK SPACE}"
+    return {"label": label, "short": short, "cells": [_cell_view(cell) for cell in segment.cells]}
 
 
 def _cell_view(cell: Cell) -> View:
