@@ -39,7 +39,7 @@ __all__ = ["AuditReport", "audit", "fake_mode", "print_report", "record", "rende
 class AuditReport(Report):
     """A report that shows itself: in a terminal, in a notebook, and in a file."""
 
-    def render(self, format: str = "text", **options: Any) -> str:
+    def render(self, format: str = "text", **options: Any) -> str:  # noqa: A002 the public word for it
         """The report as "text", "html" or "json"."""
         return render(self, format, **options)
 
@@ -56,7 +56,7 @@ class AuditReport(Report):
         return to_html_fragment(self)
 
 
-def render(report: Report, format: str = "text", **options: Any) -> str:
+def render(report: Report, format: str = "text", **options: Any) -> str:  # noqa: A002 the public word for it
     """``report`` in a registered format; RegistryError names the formats there are."""
     return reports.render(report, format, **options)
 
@@ -97,7 +97,14 @@ def record(
     'convolution'
     """
     options = Options(
-        train=train, loss=loss, amp=amp, static=static, process_group=process_group, inner=inner, libraries=libraries, target=target
+        train=train,
+        loss=loss,
+        amp=amp,
+        static=static,
+        process_group=process_group,
+        inner=inner,
+        libraries=libraries,
+        target=target,
     )
     return record_step(step, *inputs, kwargs=kwargs, options=options)
 
@@ -110,7 +117,7 @@ def audit(
     convert: bool | str = "auto",
     loss: Callable[[Any], torch.Tensor] | None = None,
     amp: torch.dtype | None = None,
-    compile: bool = False,
+    compile: bool = False,  # noqa: A002 torch's own word for it
     static: bool = False,
     process_group: Any | None = None,
     repeats: int = 5,
@@ -134,7 +141,7 @@ def audit(
     >>> [finding.operator for finding in audit(model, torch.randn(2, 3, 8, 8)).culprits]
     ['flatten']
     """
-    tell = progress or (lambda stage, done, total: None)
+    tell = progress or _quiet
     options = Options(
         train=train, loss=loss, amp=amp, static=static, process_group=process_group, keep_error=True, target=target
     )
@@ -156,6 +163,10 @@ def audit(
     elif trace.mode == "compiled":
         findings = [_with_copy_times(finding, trace) for finding in findings]
     return AuditReport(trace, rules.rank(findings))
+
+
+def _quiet(_stage: str, _done: int, _total: int) -> None:
+    """Progress for nobody."""
 
 
 # -- formats for the time of an audit -----------------------------------------------------------------------------
@@ -225,7 +236,7 @@ def _runs_in_contiguous(
         with converted(model, "contiguous"), StepGuard() as guard:
             guard.watch_module(model)
             run_model(model, tree_map(contiguous, tuple(inputs)), tree_map(contiguous, dict(kwargs)), options)
-    except Exception:  # the question is only whether it runs
+    except Exception:  # noqa: BLE001 whatever the model raises, the answer is that it does not run
         return False
     return True
 
@@ -268,10 +279,17 @@ def _timed(
     whole = frozenset(call.index for call in calls if is_pure_conversion(call))
     lost = replay(calls, whole, repeats, budget_s, lambda done, total: tell("measure", done, total))
     timed = [_with_time(finding, lost, trace.step) for finding in findings]
-    kept = [f for f in timed if not (rules.rule_for(f.code).needs_time and f.ms is not None and f.ms <= (f.ms_spread or 0.0))]
+    kept = [
+        f
+        for f in timed
+        if not (rules.rule_for(f.code).needs_time and f.ms is not None and f.ms <= (f.ms_spread or 0.0))
+    ]
     missing = len(calls) - len(lost)
     if missing:
-        sentence = f"{missing} of {len(calls)} calls could not be timed (time budget of {budget_s:g} s, or not replayable): their ms is missing"
+        sentence = (
+            f"{missing} of {len(calls)} calls could not be timed (time budget of {budget_s:g} s, or not replayable): "
+            "their ms is missing"
+        )
         trace = replace(trace, limits=(*trace.limits, sentence))
     return trace, kept
 
@@ -282,7 +300,9 @@ def _with_copy_times(finding: Finding, trace: Trace) -> Finding:
     if not times or finding.ms is not None:
         return finding
     ms = sum(times)
-    return replace(finding, ms=ms, share=ms / trace.step.median_ms if trace.step is not None and trace.step.median_ms else None)
+    return replace(
+        finding, ms=ms, share=ms / trace.step.median_ms if trace.step is not None and trace.step.median_ms else None
+    )
 
 
 def _with_time(finding: Finding, lost: Mapping[int, Lost], step: Measurement | None) -> Finding:

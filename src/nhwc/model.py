@@ -7,10 +7,10 @@ Nothing here needs torch: a saved trace can be audited anywhere.
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from enum import Enum
+from enum import StrEnum
 
 
-class Severity(str, Enum):
+class Severity(StrEnum):
     """error: numbers can be wrong; warning: it costs time; note: a risk."""
 
     ERROR = "error"
@@ -18,7 +18,7 @@ class Severity(str, Enum):
     NOTE = "note"
 
 
-class Phase(str, Enum):
+class Phase(StrEnum):
     """The part of a step in which an operator ran."""
 
     FORWARD = "forward"

@@ -1,0 +1,86 @@
+"""Paired measurement for the scripts here: two callables in turn, the ratio with its confidence interval."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import platform
+import random
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from scipy import stats
+
+from nhwc.recorder.environment import processor_name
+
+
+def alternate(calls: dict[str, Callable[[], object]], rounds: int, seed: int = 0) -> dict[str, list[float]]:
+    """Milliseconds of every call in every round; the order within a round is random. Two rounds warm up."""
+    order = list(calls)
+    shuffled = random.Random(seed)
+    samples: dict[str, list[float]] = {name: [] for name in order}
+    for round_number in range(rounds + 2):
+        shuffled.shuffle(order)
+        for name in order:
+            start = time.perf_counter_ns()
+            calls[name]()
+            if round_number >= 2:
+                samples[name].append((time.perf_counter_ns() - start) / 1e6)
+    return samples
+
+
+def interval(statistic: Callable[..., Any], *samples: list[float]) -> tuple[float, float, float]:
+    """(estimate, low, high): a statistic of paired samples with its 95 % bootstrap interval."""
+    arrays = tuple(np.asarray(sample) for sample in samples)
+    found = stats.bootstrap(
+        arrays,
+        statistic,
+        paired=True,
+        vectorized=False,
+        n_resamples=5000,
+        method="percentile",
+        rng=np.random.default_rng(0),
+    ).confidence_interval
+    return float(statistic(*arrays)), float(found.low), float(found.high)
+
+
+def median_ratio(first: Any, second: Any) -> float:
+    """Median of the paired ratios first / second."""
+    return float(np.median(first / second))
+
+
+def median_difference(first: Any, second: Any) -> float:
+    """Median of the paired differences first - second."""
+    return float(np.median(first - second))
+
+
+def machine() -> dict[str, object]:
+    """What a reader needs to place a result."""
+    return {
+        "processor": processor_name(),
+        "threads": torch.get_num_threads(),
+        "torch": torch.__version__,
+        "python": platform.python_version(),
+        "system": platform.system(),
+    }
+
+
+def arguments(description: str | None, rounds: int) -> argparse.Namespace:
+    """The options that every script takes."""
+    parser = argparse.ArgumentParser(description=description)
+    parser.add_argument("-o", "--output", type=Path, help="write the result as JSON")
+    parser.add_argument("--rounds", type=int, default=rounds, help="paired samples")
+    return parser.parse_args()
+
+
+def publish(result: dict[str, object], output: Path | None) -> None:
+    """Print a result, and write it with its command and machine."""
+    full = {"command": "python " + " ".join(sys.argv), "machine": machine(), **result}
+    print(json.dumps(full, indent=2))
+    if output is not None:
+        output.write_text(json.dumps(full, indent=2) + "\n")
