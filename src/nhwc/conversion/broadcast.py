@@ -26,10 +26,12 @@ def broadcast_alone(parameters: Iterable[torch.Tensor], buffers: Iterable[torch.
 
 def _groups(tensors: Iterable[torch.Tensor]) -> Iterator[list[torch.Tensor]]:
     filling: dict[tuple[torch.dtype, torch.device], list[torch.Tensor]] = {}
+    filled_bytes: dict[tuple[torch.dtype, torch.device], int] = {}
     for tensor in tensors:
         key = (tensor.dtype, tensor.device)
-        group = filling.setdefault(key, [])
-        group.append(tensor)
-        if sum(member.numel() * member.element_size() for member in group) >= GROUP_BYTES:
+        filling.setdefault(key, []).append(tensor)
+        filled_bytes[key] = filled_bytes.get(key, 0) + tensor.numel() * tensor.element_size()
+        if filled_bytes[key] >= GROUP_BYTES:
+            del filled_bytes[key]
             yield filling.pop(key)
     yield from filling.values()

@@ -5,8 +5,8 @@ from __future__ import annotations
 
 import gc
 from collections.abc import Iterable, Mapping
-from contextlib import ExitStack
-from typing import cast
+from contextlib import ExitStack, suppress
+from itertools import compress
 
 import torch
 from torch import nn
@@ -51,66 +51,83 @@ def require_own(optimizer: Optimizer, model: nn.Module) -> None:
         raise ConversionError(f"optimizer= is {what} over no parameter of this model; pass the one that trains it")
 
 
-def require_no_trap(moves: Iterable[Move], names: Mapping[int, str], passed: Iterable[Optimizer]) -> None:
-    """Raise where something alive would go wrong, or slow, on the new strides: an optimizer with state that was not
-    passed, LBFGS, a DistributedDataParallel that already took the old strides for its buckets."""
+def optimizers_without_state(
+    moves: Iterable[Move], names: Mapping[int, str], passed: Iterable[Optimizer]
+) -> list[Optimizer]:
+    """The living optimizers over moving parameters that were not passed: they hold no state yet, but may load some.
+
+    Raises where something alive would go wrong, or slow, on the new strides: an optimizer with state that was not
+    passed, LBFGS, a DistributedDataParallel that already took the old strides for its buckets.
+    """
     moving = {id(tensor): move for move in moves for tensor in move.tensors}
     if not moving:
-        return
+        return []
     known = {id(optimizer) for optimizer in passed}
-    if _first_complaint(moving, names, known) is not None:
-        # What nobody uses any more, but a reference cycle keeps, must not count.
-        gc.collect()
-        complaint = _first_complaint(moving, names, known)
-        if complaint is not None:
-            raise ConversionError(complaint)
+    with suppress(ConversionError):
+        return _search(moving, names, known)
+    # What nobody uses any more, but a reference cycle keeps, must not count.
+    gc.collect()
+    return _search(moving, names, known)
 
 
-def _first_complaint(moving: Mapping[int, Move], names: Mapping[int, str], known: set[int]) -> str | None:
-    for found in gc.get_objects():
-        # The type first: asking isinstance of any object at all would run foreign __class__ properties.
-        if issubclass(type(found), Optimizer):
-            complaint = _optimizer_complaint(cast(Optimizer, found), moving, names, id(found) in known)
-        elif issubclass(type(found), DistributedDataParallel):
-            complaint = _wrapper_complaint(cast(DistributedDataParallel, found), moving, names)
-        else:
-            continue
-        if complaint is not None:
-            return complaint
-    return None
+def _search(moving: Mapping[int, Move], names: Mapping[int, str], known: set[int]) -> list[Optimizer]:
+    stateless = []
+    for found in _alive(Optimizer, DistributedDataParallel):
+        if isinstance(found, DistributedDataParallel):
+            _require_unwrapped(found, moving, names)
+        elif isinstance(found, Optimizer):
+            held = [p for p in _parameters(found) if id(p) in moving and moving[id(p)].copies]
+            if held:
+                _require_view_free(found, held[0], moving, names)
+                if id(found) not in known:
+                    _require_no_state(found, held, moving, names)
+                    stateless.append(found)
+    return stateless
 
 
-def _optimizer_complaint(
-    optimizer: Optimizer, moving: Mapping[int, Move], names: Mapping[int, str], passed: bool
-) -> str | None:
-    what = type(optimizer).__name__
-    for parameter in _parameters(optimizer):
-        move = moving.get(id(parameter))
-        if move is None or not move.copies:
-            continue
-        name = names.get(id(parameter), move.name)
-        if isinstance(optimizer, LBFGS) and not holds(parameter.shape, move.strides, CONTIGUOUS):
-            return f"{name}: LBFGS flattens gradients with view(), which channels last forbids; use another optimizer"
-        for key, value in () if passed else _state_tensors(parameter, optimizer.state.get(parameter, {})):
-            if not same_bytes(value.shape, value.stride(), move.strides):
-                return (
-                    f"{name}: a live {what} keeps its {key} in the old strides, on which fused updates are wrong; "
-                    "pass it as optimizer="
+def _alive(*kinds: type) -> list[object]:
+    """Every living instance. Types are compared, not instances asked: that is fast, and runs no foreign code."""
+    wanted = set(kinds)
+    for kind in kinds:
+        wanted.update(_subclasses(kind))
+    objects = gc.get_objects()
+    return list(compress(objects, map(wanted.__contains__, map(type, objects))))
+
+
+def _subclasses(kind: type) -> set[type]:
+    direct: set[type] = set(type.__subclasses__(kind))
+    return direct.union(*(_subclasses(one) for one in direct))
+
+
+def _require_view_free(
+    optimizer: Optimizer, parameter: torch.Tensor, moving: Mapping[int, Move], names: Mapping[int, str]
+) -> None:
+    if isinstance(optimizer, LBFGS) and not holds(parameter.shape, moving[id(parameter)].strides, CONTIGUOUS):
+        raise ConversionError(
+            f"{names[id(parameter)]}: LBFGS flattens gradients with view(), which channels last forbids; "
+            "use another optimizer"
+        )
+
+
+def _require_no_state(
+    optimizer: Optimizer, held: Iterable[torch.Tensor], moving: Mapping[int, Move], names: Mapping[int, str]
+) -> None:
+    for parameter in held:
+        for key, value in _state_tensors(parameter, optimizer.state.get(parameter, {})):
+            if not same_bytes(value.shape, value.stride(), moving[id(parameter)].strides):
+                raise ConversionError(
+                    f"{names[id(parameter)]}: a live {type(optimizer).__name__} keeps its {key} in the old strides, on "
+                    "which fused updates are wrong; pass it as optimizer="
                 )
-    return None
 
 
-def _wrapper_complaint(
-    wrapper: DistributedDataParallel, moving: Mapping[int, Move], names: Mapping[int, str]
-) -> str | None:
+def _require_unwrapped(wrapper: DistributedDataParallel, moving: Mapping[int, Move], names: Mapping[int, str]) -> None:
     for parameter in wrapper.parameters():
         if id(parameter) in moving:
-            name = names.get(id(parameter), moving[id(parameter)].name)
-            return (
-                f"{name}: DistributedDataParallel already wraps it and would copy its gradient at every step; "
-                "convert the model before wrapping it"
+            raise ConversionError(
+                f"{names[id(parameter)]}: DistributedDataParallel already wraps it and would copy its gradient at "
+                "every step; convert the model before wrapping it"
             )
-    return None
 
 
 def _parameters(optimizer: Optimizer) -> list[torch.Tensor]:

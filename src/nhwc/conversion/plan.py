@@ -26,21 +26,27 @@ _CONVOLUTION_RANK: tuple[tuple[type[nn.Module], int], ...] = (
 
 @dataclass
 class Plan:
-    """moves: what changes. targets: the strides each chosen tensor shall have, by name. alone: names of the weights
-    that DistributedDataParallel would broadcast alone."""
+    """moves: what changes. targets: the strides each chosen tensor shall have, by name. also: names that patterns
+    matched. alone: names of the weights that DistributedDataParallel would broadcast alone."""
 
     moves: list[Move] = field(default_factory=list)
     targets: dict[str, tuple[int, ...]] = field(default_factory=dict)
+    also: tuple[str, ...] = ()
     alone: list[str] = field(default_factory=list)
 
 
-def plan_conversion(model: nn.Module, memory_format: str, also: Iterable[str]) -> Plan:
-    """Strides for every chosen tensor of ``model`` in ``memory_format`` ("auto" or a format's name)."""
+def plan_conversion(
+    model: nn.Module, memory_format: str, also: Iterable[str] = (), remembered: Iterable[str] = ()
+) -> Plan:
+    """Strides for every chosen tensor of ``model`` in ``memory_format`` ("auto" or a format's name).
+
+    also: patterns that must match tensors; remembered: names that such patterns matched earlier.
+    """
     tensors = model_tensors(model)
-    chosen = _convolution_tensors(model)
-    chosen |= _named_tensors(tensors, also)
+    named = _named_tensors(tensors, also) | {name: tensors[name] for name in remembered if name in tensors}
+    chosen = _convolution_tensors(model) | named
     _require_matching_rank(chosen, memory_format)
-    plan = Plan()
+    plan = Plan(also=tuple(named))
     lonely = broadcast_alone(
         (t for t in model.parameters() if not is_lazy(t)), (t for t in model.buffers() if not is_lazy(t))
     )
@@ -64,18 +70,20 @@ def plan_moves(tensors: Mapping[str, torch.Tensor], targets: Mapping[str, tuple[
     """The moves that give ``tensors`` their ``targets``, with their gradients; raises ConversionError by name."""
     moves: list[Move] = []
     seen: set[int] = set()
+    neighbours = _neighbours(tensors)
     for name, target in targets.items():
         tensor = tensors[name]
         if id(tensor) in seen:
             continue
-        twins = _twins(tensor, tensors)
-        seen.update(id(twin) for twin in twins)
         if tensor.layout is not torch.strided:
             kind = str(tensor.layout).removeprefix("torch.")
             raise ConversionError(f"{name}: a {kind} tensor has no strides; make it dense first")
+        shown = _view(tensor)
+        twins = tuple({id(other): other for other in neighbours[id(tensor)].values() if _view(other) == shown}.values())
+        seen.update(id(twin) for twin in twins)
         move = Move(name, twins, target)
         if tensor.stride() != target:
-            _require_movable(move, tensors)
+            _require_movable(move, neighbours[id(tensor)])
             moves.append(move)
         for twin in twins:
             moves.extend(_gradient_move(name, twin, target))
@@ -98,6 +106,11 @@ def is_lazy(tensor: torch.Tensor) -> bool:
 def is_wrapper(tensor: torch.Tensor) -> bool:
     """Whether the tensor is a subclass that holds its values in other tensors (DTensor, quantized weights)."""
     return hasattr(type(tensor), "__tensor_flatten__")
+
+
+def is_without_memory(tensor: torch.Tensor) -> bool:
+    """Whether the tensor is a meta or a fake tensor."""
+    return tensor.is_meta or hasattr(tensor, "fake_mode")
 
 
 def _convolution_tensors(model: nn.Module) -> dict[str, torch.Tensor]:
@@ -158,32 +171,27 @@ def _require_matching_rank(chosen: Mapping[str, torch.Tensor], memory_format: st
         raise ConversionError(f"no weight of this model can be {memory_format}; use 'auto' or {other!r}")
 
 
-def _twins(tensor: torch.Tensor, tensors: Mapping[str, torch.Tensor]) -> tuple[torch.Tensor, ...]:
-    """The different tensor objects that show exactly the memory of ``tensor``, itself first."""
-    twins = {id(tensor): tensor}
-    for other in tensors.values():
-        if _shares_storage(tensor, other) and _view(other) == _view(tensor):
-            twins.setdefault(id(other), other)
-    return tuple(twins.values())
+def _neighbours(tensors: Mapping[str, torch.Tensor]) -> dict[int, dict[str, torch.Tensor]]:
+    """By the ``id`` of each tensor, the tensors of the model (itself too) that lie in the same storage."""
+    storages: dict[tuple[object, ...], dict[str, torch.Tensor]] = {}
+    for name, tensor in tensors.items():
+        storages.setdefault(_storage(tensor), {})[name] = tensor
+    return {id(tensor): storages[_storage(tensor)] for tensor in tensors.values()}
 
 
-def _shares_storage(tensor: torch.Tensor, other: torch.Tensor) -> bool:
-    if tensor is other:
-        return True
-    if any(is_lazy(t) or is_wrapper(t) or t.layout is not torch.strided for t in (tensor, other)):
-        return False
-    if tensor.device != other.device or tensor.device.type == "meta":
-        return False
-    # Fake tensors answer 0: they have no memory to share.
+def _storage(tensor: torch.Tensor) -> tuple[object, ...]:
+    if is_lazy(tensor) or is_wrapper(tensor) or is_without_memory(tensor) or tensor.layout is not torch.strided:
+        return (id(tensor),)
+    # Tensors without elements all answer 0.
     address = tensor.untyped_storage().data_ptr()
-    return address != 0 and address == other.untyped_storage().data_ptr()
+    return (tensor.device, address) if address else (id(tensor),)
 
 
 def _view(tensor: torch.Tensor) -> tuple[object, ...]:
     return tensor.dtype, tuple(tensor.shape), tensor.stride(), tensor.storage_offset()
 
 
-def _require_movable(move: Move, tensors: Mapping[str, torch.Tensor]) -> None:
+def _require_movable(move: Move, neighbours: Mapping[str, torch.Tensor]) -> None:
     name, tensor = move.name, move.tensors[0]
     if is_wrapper(tensor):
         kind = type(tensor).__name__
@@ -196,10 +204,10 @@ def _require_movable(move: Move, tensors: Mapping[str, torch.Tensor]) -> None:
         raise ConversionError(f"{name}: it is expanded, several of its elements are one; give it a clone() first")
     if not move.copies:
         return
-    if tensor.device.type == "cpu" and tensor.is_shared():  # type: ignore[no-untyped-call]
+    if tensor.device.type == "cpu" and not is_without_memory(tensor) and tensor.is_shared():  # type: ignore[no-untyped-call]
         raise ConversionError(f"{name}: other processes may map its shared memory; convert before share_memory()")
-    for other, candidate in tensors.items():
-        if all(candidate is not twin for twin in move.tensors) and _shares_storage(tensor, candidate):
+    for other, neighbour in neighbours.items():
+        if all(neighbour is not twin for twin in move.tensors):
             raise ConversionError(
                 f"{name}: it shares memory with {other} in another shape or place; give one a clone() first"
             )

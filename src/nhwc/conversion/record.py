@@ -27,7 +27,7 @@ ATTRIBUTE = "_nhwc_conversion"
 
 @dataclass(frozen=True)
 class Record:
-    """The format asked for, names taken in with ``also``, and by name the shape and strides each tensor had before."""
+    """The format asked for, names that ``also`` matched, and by name the shape and strides each tensor had before."""
 
     memory_format: str
     also: tuple[str, ...]
@@ -64,7 +64,7 @@ def erase(model: nn.Module) -> None:
     handles = _handles.pop(model, _Handles())
     for _, handle in (*handles.optimizers, *handles.gradients.values()):
         handle.remove()
-    for key in [key for key, hook in model._load_state_dict_post_hooks.items() if hook is _after_load]:
+    for key in [key for key, hook in model._load_state_dict_post_hooks.items() if hook is correct_strides]:
         del model._load_state_dict_post_hooks[key]
     vars(model).pop(ATTRIBUTE, None)
 
@@ -119,16 +119,17 @@ def _follow(parameter: weakref.ref[torch.Tensor], gradient: torch.Tensor) -> tor
 
 def follow_loads(model: nn.Module, undo: ExitStack) -> None:
     """Correct the strides that ``load_state_dict(assign=True)`` takes from a file."""
-    if _after_load not in model._load_state_dict_post_hooks.values():
-        handle = model.register_load_state_dict_post_hook(_after_load)  # type: ignore[no-untyped-call]
+    if correct_strides not in model._load_state_dict_post_hooks.values():
+        handle = model.register_load_state_dict_post_hook(correct_strides)  # type: ignore[no-untyped-call]
         undo.callback(handle.remove)
 
 
-def _after_load(model: nn.Module, incompatible_keys: object) -> None:
+def correct_strides(model: nn.Module, incompatible_keys: object) -> None:
+    """The ``load_state_dict`` post hook. Models pickled whole name it by this place: it must stay."""
     del incompatible_keys
     record = read(model)
     if record is not None:
-        plan = plan_conversion(model, record.memory_format, record.also)
+        plan = plan_conversion(model, record.memory_format, remembered=record.also)
         with ExitStack() as undo:
             apply(plan.moves, undo)
             follow_gradients(model, plan.alone, undo)

@@ -13,7 +13,7 @@ from torch.optim import Optimizer
 from nhwc.conversion import record
 from nhwc.conversion.doors import hang_input_door, hang_output_door, take_doors_off
 from nhwc.conversion.moves import Move, apply
-from nhwc.conversion.optimizers import plan_states, require_no_trap, require_own
+from nhwc.conversion.optimizers import optimizers_without_state, plan_states, require_own
 from nhwc.conversion.plan import is_lazy, model_tensors, plan_conversion, plan_moves
 from nhwc.conversion.targets import convertible
 from nhwc.errors import ConversionError
@@ -42,7 +42,8 @@ def convert(
         channels_last_3d; "channels_last" or "channels_last_3d" only the weights of that rank; "contiguous" undoes
         either without forgetting what ``restore`` would do.
     optimizer: the optimizer, or several, that already exist. Their state and every checkpoint they load later follow
-        their parameters; fused optimizers would otherwise compute wrong updates.
+        their parameters; fused optimizers would otherwise compute wrong updates. One that lives but has no state yet
+        is found and followed unasked; for one made later that resumes from a checkpoint, call ``convert`` again.
     inputs: also bring every floating 4-D and 5-D tensor among the arguments of each call of ``model`` to the format,
         in lists, tuples, dicts and dataclasses too, so that no training loop changes. Other ranks pass untouched.
     outputs: a memory format, mostly "contiguous", that 4-D and 5-D floating results shall leave in.
@@ -72,16 +73,20 @@ def convert(
     core = convertible(model)
     optimizers = _optimizers(optimizer)
     before = record.read(core)
-    names = tuple(dict.fromkeys((*(before.also if before else ()), *([also] if isinstance(also, str) else also))))
-    plan = plan_conversion(core, wanted, names)
-    moves = _with_optimizers(core, plan.moves, optimizers)
+    patterns = [also] if isinstance(also, str) else also
+    plan = plan_conversion(core, wanted, patterns, before.also if before else ())
+    for one in optimizers:
+        require_own(one, core)
+    moves, followed = _with_optimizers(core, plan.moves, optimizers)
     tensors = model_tensors(core)
     originals = {name: (tuple(tensors[name].shape), tensors[name].stride()) for name in plan.targets}
     with ExitStack() as undo:
-        record.write(core, record.Record(wanted, names, {**originals, **(before.originals if before else {})}), undo)
+        record.write(
+            core, record.Record(wanted, plan.also, {**originals, **(before.originals if before else {})}), undo
+        )
         apply(moves, undo)
         record.follow_loads(core, undo)
-        record.follow_optimizers(core, optimizers, undo)
+        record.follow_optimizers(core, followed, undo)
         record.follow_gradients(core, plan.alone, undo)
         if inputs:
             undo.callback(hang_input_door(core, wanted))
@@ -118,8 +123,10 @@ def restore(model: ModelT, *, optimizer: Optimizers = None) -> ModelT:
         if name in tensors and not is_lazy(tensors[name]) and tuple(tensors[name].shape) == shape
     }
     given = _optimizers(optimizer)
+    for one in given:
+        require_own(one, core)
     optimizers = [*given, *(known for known in record.optimizers_of(core) if all(known is not one for one in given))]
-    moves = _with_optimizers(core, plan_moves(tensors, targets), optimizers)
+    moves, _ = _with_optimizers(core, plan_moves(tensors, targets), optimizers)
     with ExitStack() as undo:
         apply(moves, undo)
         undo.pop_all()
@@ -128,14 +135,15 @@ def restore(model: ModelT, *, optimizer: Optimizers = None) -> ModelT:
     return model
 
 
-def _with_optimizers(model: nn.Module, moves: list[Move], optimizers: list[Optimizer]) -> list[Move]:
-    """The moves, with those of the optimizers' states; raises where an optimizer or wrapper stands against them."""
+def _with_optimizers(
+    model: nn.Module, moves: list[Move], passed: list[Optimizer]
+) -> tuple[list[Move], list[Optimizer]]:
+    """The moves with those of the optimizers' states, and the optimizers that shall follow from now on."""
     names = {id(tensor): name for name, tensor in reversed(model_tensors(model).items())}
-    for one in optimizers:
-        require_own(one, model)
-    require_no_trap(moves, names, optimizers)
+    found = optimizers_without_state(moves, names, passed)
     targets = {id(tensor): move.strides for move in moves for tensor in move.tensors}
-    return [*moves, *(move for one in optimizers for move in plan_states(one, names, targets))]
+    states = [move for one in passed for move in plan_states(one, names, targets)]
+    return [*moves, *states], [*passed, *found]
 
 
 def _format(memory_format: object) -> str:
