@@ -33,7 +33,7 @@ def arguments(name):
     if name.startswith("fasterrcnn"):
         return ([torch.rand(3, 96, 128), torch.rand(3, 96, 96)],)
     if name in ("r3d_18", "swin3d_t"):
-        return (torch.rand(1, 3, 8, 64, 64),)
+        return (torch.rand(1, 3, 8, 32, 32),)
     return (torch.rand(1, 3, 224, 224) if name == "vit_b_16" else torch.rand(1, 3, 64, 64),)
 
 

@@ -402,6 +402,12 @@ def test_a_failure_midway_rolls_everything_back(monkeypatch, error):
     with pytest.raises(expected):
         restore(model)
     assert snapshot(model) == converted
+    record = dict(vars(model)["_nhwc_conversion"])
+    calls.clear()
+    with pytest.raises(expected):
+        convert(model, "contiguous")
+    assert snapshot(model) == converted
+    assert vars(model)["_nhwc_conversion"] == record
 
 
 def test_only_modules_are_converted():

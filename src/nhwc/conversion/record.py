@@ -51,10 +51,10 @@ def read(model: nn.Module) -> Record | None:
 
 def write(model: nn.Module, record: Record, undo: ExitStack) -> None:
     """Make ``model`` carry ``record``."""
-    before = vars(model).get(ATTRIBUTE)
-    undo.callback(vars(model).pop, ATTRIBUTE, None)
-    if before is not None:
-        undo.callback(vars(model).__setitem__, ATTRIBUTE, before)
+    if ATTRIBUTE in vars(model):
+        undo.callback(vars(model).__setitem__, ATTRIBUTE, vars(model)[ATTRIBUTE])
+    else:
+        undo.callback(vars(model).pop, ATTRIBUTE, None)
     # Built-in types only: a model pickled whole does not need this package for its record.
     vars(model)[ATTRIBUTE] = {"memory_format": record.memory_format, "also": record.also, "originals": record.originals}
 
