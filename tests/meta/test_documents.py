@@ -70,8 +70,9 @@ def test_every_link_to_a_file_leads_somewhere(path: Path) -> None:
 @pytest.mark.parametrize("path", [ROOT / "README.md", ROOT / "docs" / "index.md"], ids=name_of)
 def test_the_examples_run(path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
+    names = {"__name__": "__example__"}  # later examples build on earlier ones
     for block in blocks(path, "python"):
-        exec(compile(block, name_of(path), "exec"), {"__name__": "__example__"})
+        exec(compile(block, name_of(path), "exec"), names)
 
 
 @pytest.mark.parametrize("path", [path for path in tracked() if path.suffix in TEXTS or not path.suffix], ids=name_of)
