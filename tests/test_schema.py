@@ -7,7 +7,7 @@ import json
 from pathlib import Path
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from report import sample
 
@@ -64,13 +64,13 @@ traces = every_field(Trace, calls=few(calls))
 reports = st.builds(Report, traces, st.lists(st.from_type(Finding), max_size=3))
 
 
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=30, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(traces)
 def test_any_trace_loads_again_exactly(trace: Trace) -> None:
     assert load_trace(json.dumps(dump_trace(trace), allow_nan=False)) == trace
 
 
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=30, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(reports)
 def test_any_report_loads_again_exactly(report: Report) -> None:
     assert load_report(json.dumps(dump_report(report), allow_nan=False)) == report

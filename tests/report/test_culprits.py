@@ -62,3 +62,10 @@ def test_spreads_add_up_and_missing_times_stay_missing() -> None:
     assert cost.ms == pytest.approx(1.4)
     assert cost.spread_ms == pytest.approx(0.035 * 2**0.5)
     assert cost_of([replace(first, ms=None)]).ms is None
+
+
+def test_milliseconds_rank_before_bytes() -> None:
+    report = sample.training()
+    quick, slow = (replace(report.findings[number], cause=None) for number in (0, 1))
+    both = [replace(quick, ms=0.1, bytes=10**9), replace(slow, ms=0.2, bytes=1)]
+    assert [culprit.first.id for culprit in culprits(Report(report.trace, both))] == ["F2", "F1"]
