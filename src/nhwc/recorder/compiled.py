@@ -62,7 +62,7 @@ def record_compiled(model: nn.Module, inputs: Sequence[Any], kwargs: Mapping[str
                 run_model(model, inputs, kwargs, options)
             _clear_gradients(model)
             if library.available() and options.libraries:
-                capture = stack.enter_context(captured(1, library.is_verbose_line))
+                capture = stack.enter_context(captured(1, library.without_verbose_lines))
                 stack.enter_context(library.verbose())
             else:
                 capture = None
@@ -106,13 +106,17 @@ def _parameters(model: nn.Module) -> tuple[ParameterMeta, ...]:
     found = []
     for position, (name, tensor) in enumerate(unwrap(model).named_parameters()):
         gradient = None if tensor.grad is None else _meta(tensor.grad, -1)
-        found.append(ParameterMeta(name, replace(_meta(tensor, position), name=name), gradient, trainable=tensor.requires_grad))
+        found.append(
+            ParameterMeta(name, replace(_meta(tensor, position), name=name), gradient, trainable=tensor.requires_grad)
+        )
     return tuple(found)
 
 
 def _meta(tensor: torch.Tensor, storage: int) -> TensorMeta:
     dtype = str(tensor.dtype).removeprefix("torch.")
-    return TensorMeta(tuple(tensor.shape), tuple(tensor.stride()), dtype, str(tensor.device), storage, 0, tensor.element_size())
+    return TensorMeta(
+        tuple(tensor.shape), tuple(tensor.stride()), dtype, str(tensor.device), storage, 0, tensor.element_size()
+    )
 
 
 def _calls(roots: Sequence[Any]) -> list[Call]:
@@ -134,19 +138,38 @@ def _call(index: int, event: Any, phase: Phase) -> Call:
     fused = _FUSED.search(event.name) is not None
     operator = f"inductor.{event.name}" if fused else event.name.replace("::", ".")
     values = getattr(event.typed[1], "inputs", ())
-    inputs = tuple(event_meta(value) for item in values for value in (item if isinstance(item, list) else [item]) if hasattr(value, "strides"))
+    inputs = tuple(
+        event_meta(value)
+        for item in values
+        for value in (item if isinstance(item, list) else [item])
+        if hasattr(value, "strides")
+    )
     # storage addresses are used again after a tensor dies, so that every operand is taken for memory of its own
     inputs = tuple(replace(meta, storage=-2 - place) for place, meta in enumerate(inputs))
     copies = tuple(copy for copy, _, _ in look_inside(event).copies)
     outputs: tuple[TensorMeta, ...] = ()
     if event.name in _COPIES and copies:
         outputs = (copies[-1].target,)
-    return Call(index, operator, "" if fused else event.name, inputs, outputs, phase, "", "", None, copies=copies, ms=event.duration_time_ns / 1e6)
+    return Call(
+        index,
+        operator,
+        "" if fused else event.name,
+        inputs,
+        outputs,
+        phase,
+        "",
+        "",
+        None,
+        copies=copies,
+        ms=event.duration_time_ns / 1e6,
+    )
 
 
 def _with_reorders(calls: list[Call], output: bytes, weights: set[tuple[int, ...]]) -> list[Call]:
     """Reorders given to the convolution that oneDNN runs next; a shape that only weights have names the operand."""
-    convolutions = [call.index for call in calls if "convolution" in call.operator and not call.operator.startswith("inductor.")]
+    convolutions = [
+        call.index for call in calls if "convolution" in call.operator and not call.operator.startswith("inductor.")
+    ]
     found: dict[int, list[Reorder]] = {}
     done = 0
     for line in output.splitlines():

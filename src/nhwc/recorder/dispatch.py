@@ -1,27 +1,32 @@
 """Level one: every operator call that reaches the dispatcher, forward and backward.
 
-Private interfaces, read from torch 2.11 to 2.14: torch._C._current_autograd_node (the node whose backward runs),
-Node._sequence_nr and torch.autograd._get_sequence_nr (the number by which a backward node names its forward call).
+Private interface, read from torch 2.11 to 2.14: torch._C._current_autograd_node (the node whose backward runs).
 """
 
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
+from torch.optim import Optimizer
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from nhwc.model import Call, Phase, Source, TensorMeta
+from nhwc.model import Call, Phase, Source
+from nhwc.recorder.arguments import encode, generators, mutated, written_unsaid
 from nhwc.recorder.inner import marker
 from nhwc.recorder.modules import ModuleStack
 from nhwc.recorder.output import Capture
 from nhwc.recorder.source import SourceLines
-from nhwc.recorder.storage import StorageIds
+from nhwc.recorder.state import StepGuard
+from nhwc.recorder.static import is_fake
+from nhwc.recorder.storage import NO_STORAGE, TensorReader
+from nhwc.recorder.ties import ForwardTies
 
 _ACCUMULATE = "AccumulateGrad"
+Correction = Callable[[Any, Sequence[torch.Tensor], Any], Any]
 
 
 @dataclass(slots=True)
@@ -34,44 +39,90 @@ class RawCall:
     output_end: int = 0
 
 
-class CallRecorder(TorchDispatchMode):
-    """Records every operator call into ``raw``; keeps no tensor alive."""
+class _Place(NamedTuple):
+    """Where a call belongs. ``owner``: the call that nodes made now come from, -1 for the call itself."""
 
-    def __init__(self, modules: ModuleStack, names: Callable[[int], str | None], storages: StorageIds, library: Capture | None) -> None:
-        super().__init__()
+    phase: Phase
+    module: str
+    kind: str
+    source: Source | None
+    forward: int | None = None
+    owner: int = -1
+
+
+class CallRecorder(TorchDispatchMode):
+    """Records every operator call into ``raw``; keeps no tensor alive.
+
+    guard: told of every memory that a call is about to write and that is older than the step.
+    correct: what a result is replaced by (static recording), None for nothing.
+    """
+
+    supports_higher_order_operators = True
+
+    def __init__(
+        self,
+        modules: ModuleStack,
+        tensors: TensorReader,
+        guard: StepGuard,
+        library: Capture | None,
+        *,
+        inner: bool = True,
+        correct: Correction | None = None,
+    ) -> None:
+        super().__init__()  # type: ignore[no-untyped-call]
         self.raw: list[RawCall] = []
         self.failed: tuple[int, BaseException] | None = None
-        self.phase_override: Phase | None = None
-        self.inner = True
+        self.inner = inner
         self._modules = modules
-        self._name_of = names
-        self._storages = storages
+        self._tensors = tensors
+        self._guard = guard
         self._library = library
+        self._correct = correct
         self._sources = SourceLines()
-        self._forward_by_sequence: dict[int, int] = {}
+        self._ties = ForwardTies()
+        self._born: set[int] = set()
+        self._optimizer: tuple[bool, bool] | None = None
+        self._lines: dict[tuple[str, Source | None], list[int]] = {}
+
+    def enter_optimizer(self, optimizer: Optimizer) -> None:
+        """Calls up to ``leave_optimizer`` are the optimizer's, but for those of a closure that it calls."""
+        in_backward = torch._C._current_autograd_node() is not None
+        self._optimizer = (in_backward, bool(optimizer.defaults.get("differentiable")))
+
+    def leave_optimizer(self) -> None:
+        """The optimizer's step is over."""
+        self._optimizer = None
 
     def __torch_dispatch__(
         self, func: Any, types: Sequence[type], args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
     ) -> Any:
         kwargs = kwargs or {}
+        if getattr(func, "namespace", "") == "prim":  # a fake tensor asked for its device, say: no operator of the step
+            return func(*args, **kwargs)
         index = len(self.raw)
         inputs: list[torch.Tensor] = []
-        arguments = tuple(_encode(value, inputs) for value in args)
-        keywords = tuple((key, _encode(value, inputs)) for key, value in kwargs.items())
-        before = [self._meta(tensor) for tensor in inputs]
-        phase, module, module_type, source, forward = self._place(index)
+        arguments = tuple(encode(value, inputs) for value in args)
+        keywords = tuple((key, encode(value, inputs)) for key, value in kwargs.items())
+        before = tuple(self._tensors.read(tensor) for tensor in inputs)
+        mutates = mutated(func, args, kwargs, inputs)
+        operator = str(func)
+        place = self._place(index, operator)
+        makes_node = torch.is_grad_enabled() and any(tensor.requires_grad for tensor in inputs)
+        owner = index if place.owner < 0 else place.owner
+        self._ties.note(owner, operator, makes_node=makes_node, mutates=bool(mutates))
+        self._save(func, args, kwargs, [(inputs[at], before[at].storage) for at in mutates])
         call = Call(
             index,
-            str(func),
+            operator,
             "",
-            tuple(before),
+            before,
             (),
-            phase,
-            module,
-            module_type,
-            source,
-            forward,
-            mutates=_mutated(func, args, kwargs, inputs),
+            place.phase,
+            place.module,
+            place.kind,
+            place.source,
+            place.forward,
+            mutates=mutates,
             arguments=arguments,
             keywords=keywords,
         )
@@ -87,90 +138,79 @@ class CallRecorder(TorchDispatchMode):
             raise
         if self._library is not None:
             raw.output_end = self._library.position()
+        if self._correct is not None:
+            result = self._correct(func, inputs, result)
         found: list[torch.Tensor] = []
-        _encode(result, found)
-        outputs = tuple(self._meta(tensor) for tensor in found)
+        encode(result, found)
+        outputs = tuple(self._tensors.read(tensor) for tensor in found)
         shared = {meta.storage for meta in before}
-        view = bool(outputs) and not call.mutates and all(meta.storage in shared for meta in outputs)
+        self._born |= {meta.storage for meta in outputs} - shared
+        view = bool(outputs) and not mutates and all(meta.storage in shared for meta in outputs)
         raw.call = replace(call, outputs=outputs, view=view)
         return result
 
-    def _meta(self, tensor: torch.Tensor) -> TensorMeta:
-        storage = self._storages.of(tensor)
-        try:
-            strides, offset = tuple(tensor.stride()), tensor.storage_offset()
-        except (RuntimeError, NotImplementedError):  # sparse, nested and opaque tensors have no strides
-            strides, offset = (), 0
-        shape = tuple(tensor.shape)
-        if len(strides) != len(shape):
-            shape, strides = (), ()
-        return TensorMeta(
-            shape,
-            strides,
-            str(tensor.dtype).removeprefix("torch."),
-            str(tensor.device),
-            storage,
-            int(offset),
-            tensor.element_size(),
-            self._name_of(storage),
-        )
+    def _save(
+        self, func: Any, args: Sequence[Any], kwargs: dict[str, Any], written: Sequence[tuple[torch.Tensor, int]]
+    ) -> None:
+        """Let the guard keep what the call is about to change, where it is older than the step."""
+        for tensor, storage in written:
+            if storage not in self._born:
+                self._guard.save_memory(tensor)
+        for tensor in written_unsaid(func, args, kwargs):
+            if self._tensors.read(tensor).storage not in self._born:
+                self._guard.save_memory(tensor)
+        for generator in generators(args, kwargs):
+            self._guard.watch_generator(generator)
 
-    def _place(self, index: int) -> tuple[Phase, str, str, Source | None, int | None]:
+    def _place(self, index: int, operator: str) -> _Place:
         """Phase, module path, module type, source line and forward call of the call that runs now."""
-        node = torch._C._current_autograd_node()
+        node: Any = torch._C._current_autograd_node()
         running = self._modules.current(in_backward=node is not None)
-        module, module_type = running or ("", "")
+        module, kind = running or ("", "")
+        if self._in_optimizer(node is not None):
+            return _Place(Phase.OPTIMIZER, module, kind, self._sources.current())
         if node is None:
-            self._forward_by_sequence.setdefault(torch.autograd._get_sequence_nr() - 1, index)  # type: ignore[attr-defined]
-            return self.phase_override or Phase.FORWARD, module, module_type, self._sources.current(), None
-        if running is not None:  # recomputation under activation checkpointing
-            self._forward_by_sequence.setdefault(torch.autograd._get_sequence_nr() - 1, index)  # type: ignore[attr-defined]
-            return Phase.BACKWARD, module, module_type, self._sources.current(), None
-        variable = getattr(node, "variable", None) if _ACCUMULATE in node.name() else None
-        if variable is not None:
-            name = self._name_of(self._storages.of(variable)) or ""
-            return Phase.BACKWARD, name.rpartition(".")[0], "", self._sources.current(), None
-        forward = self._forward_by_sequence.get(node._sequence_nr())
+            source = self._sources.current()
+            self._lines.setdefault((operator, source), []).append(index)
+            return _Place(Phase.FORWARD, module, kind, source)
+        if running is not None:  # a module runs again: recomputation under activation checkpointing
+            return _Place(Phase.BACKWARD, module, kind, self._sources.current())
+        source, recomputes = self._sources.inside_backward()
+        forward = self._ties.of(node)
+        if recomputes:
+            return self._recomputed(operator, source, forward)
+        if _ACCUMULATE in node.name():
+            variable = getattr(node, "variable", None)
+            name = self._tensors.name_of(variable) if variable is not None else None
+            line = source or self._sources.current()
+            return _Place(Phase.BACKWARD, (name or "").rpartition(".")[0], "", line, owner=index)
         if forward is None:
-            return Phase.BACKWARD, "", "", self._sources.current(), None
+            return _Place(Phase.BACKWARD, "", "", source or self._sources.current())
         origin = self.raw[forward].call
-        return Phase.BACKWARD, origin.module, origin.module_type, origin.source, forward
+        return _Place(Phase.BACKWARD, origin.module, origin.module_type, source or origin.source, forward, forward)
+
+    def _in_optimizer(self, in_backward: bool) -> bool:
+        if self._optimizer is None:
+            return False
+        stepped_in_backward, differentiable = self._optimizer
+        if in_backward and not stepped_in_backward:
+            return False
+        # an optimizer updates without grad mode; a closure that it calls runs in it
+        return differentiable or not torch.is_grad_enabled()
+
+    def _recomputed(self, operator: str, source: Source | None, origin: int | None) -> _Place:
+        """A functional call that activation checkpointing repeats: its module is that of the same line before."""
+        same = self._lines.get((operator, source), [])
+        if not same:
+            return _Place(Phase.BACKWARD, "", "", source)
+        near = self.raw[min(same, key=lambda call: abs(call - (origin or 0)))].call
+        return _Place(Phase.BACKWARD, near.module, near.module_type, source)
 
 
 def _address(tensor: torch.Tensor) -> int:
+    if tensor.is_meta or is_fake(tensor):
+        return 0
     try:
         return tensor.untyped_storage().data_ptr()
-    except (RuntimeError, NotImplementedError):
+    except NO_STORAGE:
         return 0
-
-
-def _mutated(func: Any, args: Sequence[Any], kwargs: Mapping[str, Any], inputs: list[torch.Tensor]) -> tuple[int, ...]:
-    """Positions among ``inputs`` of the tensors that the schema says are written."""
-    schema = func._schema
-    if not schema.is_mutable:
-        return ()
-    written: list[int] = []
-    for position, argument in enumerate(schema.arguments):
-        if argument.alias_info is None or not argument.alias_info.is_write:
-            continue
-        value = args[position] if position < len(args) else kwargs.get(argument.name)
-        found: list[torch.Tensor] = []
-        _encode(value, found)
-        written += [place for place, tensor in enumerate(inputs) if any(tensor is other for other in found)]
-    return tuple(sorted(set(written)))
-
-
-def _encode(value: Any, tensors: list[torch.Tensor]) -> object:
-    """An argument as JSON-able data; tensors go to ``tensors`` and leave {"tensor": position}."""
-    if isinstance(value, torch.Tensor):
-        tensors.append(value)
-        return {"tensor": len(tensors) - 1}
-    if value is None or isinstance(value, bool | int | str):
-        return value
-    if isinstance(value, float):
-        return value if value - value == 0.0 else {"float": str(value)}
-    if isinstance(value, list | tuple):
-        return [_encode(item, tensors) for item in value]
-    if isinstance(value, torch.dtype | torch.device | torch.memory_format | torch.layout):
-        return {"torch": type(value).__name__, "value": str(value).removeprefix("torch.")}
-    return {"object": type(value).__name__}

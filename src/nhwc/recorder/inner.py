@@ -29,13 +29,14 @@ _KINETO_NOISE = (b"SyncActivityProfilerHandler", b"DeviceProperties.cpp", b"kine
 def missing() -> str | None:
     """A sentence when the interfaces this file reads are not there, else None."""
     if not hasattr(getattr(torch._C, "_profiler", None), "_RecordFunctionFast"):
-        return f"torch {torch.__version__} lacks torch._C._profiler._RecordFunctionFast: copies inside kernels cannot be seen"
+        lacks = f"torch {torch.__version__} lacks torch._C._profiler._RecordFunctionFast"
+        return f"{lacks}: copies inside kernels cannot be seen"
     return None
 
 
 def marker(index: int) -> contextlib.AbstractContextManager[Any]:
     """Brackets the call with that index for the profiler."""
-    return torch._C._profiler._RecordFunctionFast(f"{MARK}{index}")  # type: ignore[no-any-return]
+    return torch._C._profiler._RecordFunctionFast(f"{MARK}{index}")
 
 
 @dataclass
@@ -65,12 +66,12 @@ class KernelProfiler:
             yield
             return
         profile = torch.profiler.profile(activities=[ProfilerActivity.CPU], record_shapes=True, acc_events=False)
-        with captured(2, _is_noise):
+        with captured(2, _without_noise):
             profile.start()
         try:
             yield
         finally:
-            with captured(2, _is_noise):
+            with captured(2, _without_noise):
                 profile.stop()
         self._read(profile)
 
@@ -94,8 +95,9 @@ class KernelProfiler:
             pending.extend((child, caller) for child in event.children)
 
 
-def _is_noise(line: bytes) -> bool:
-    return any(word in line for word in _KINETO_NOISE)
+def _without_noise(output: bytes) -> bytes:
+    lines = output.splitlines(keepends=True)
+    return b"".join(line for line in lines if not any(word in line for word in _KINETO_NOISE))
 
 
 def look_inside(event: Any, caller: str = "") -> Inside:
@@ -131,7 +133,13 @@ def _outermost_copy(event: Any) -> str:
     """The name a reader knows: contiguous or clone rather than the copy_ at the bottom of it."""
     name = event.name
     parent = event.parent
-    while parent is not None and parent.name in ("aten::clone", "aten::contiguous", "aten::to", "aten::_to_copy", "aten::reshape"):
+    while parent is not None and parent.name in (
+        "aten::clone",
+        "aten::contiguous",
+        "aten::to",
+        "aten::_to_copy",
+        "aten::reshape",
+    ):
         name = parent.name
         parent = parent.parent
     return str(name)

@@ -28,7 +28,9 @@ class OptimizerWatch:
         ]
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
         for handle in self._handles:
             handle.remove()
         self._handles.clear()
@@ -52,7 +54,10 @@ def state_layouts(optimizer: Optimizer, names: Mapping[int, str]) -> list[Optimi
             tensors = {
                 key: value
                 for key, value in state.items()
-                if isinstance(value, torch.Tensor) and _strided(value) and value.shape == parameter.shape and value.dim() > 0
+                if isinstance(value, torch.Tensor)
+                and _strided(value)
+                and value.shape == parameter.shape
+                and value.dim() > 0
             }
             entries = [(key, tuple(value.stride())) for key, value in tensors.items()]
             if not entries and gradient_strides is not None:

@@ -35,27 +35,32 @@ def _flush(file_descriptor: int) -> None:
 
 
 @contextlib.contextmanager
-def captured(file_descriptor: int, is_ours: Callable[[bytes], bool]) -> Iterator[Capture]:
-    """Catch a file descriptor. On leaving, lines for which ``is_ours`` is false are written where they belonged."""
+def captured(file_descriptor: int, without_ours: Callable[[bytes], bytes]) -> Iterator[Capture]:
+    """Catch a file descriptor. On leaving, what ``without_ours`` leaves of the output is written where it belonged."""
     capture = Capture(file_descriptor)
     try:
         original = os.dup(file_descriptor)
     except OSError:  # closed, as under some services: nothing to catch
         yield capture
         return
-    with tempfile.TemporaryFile() as caught:
-        _flush(file_descriptor)
-        os.dup2(caught.fileno(), file_descriptor)
-        os.set_inheritable(file_descriptor, True)
-        capture._copy = original
-        try:
-            yield capture
-        finally:
+    try:
+        with tempfile.TemporaryFile() as caught:
             _flush(file_descriptor)
-            lines = capture.read().splitlines(keepends=True)
-            os.dup2(original, file_descriptor)
-            os.close(original)
-            capture._copy = None
-            for line in lines:
-                if not is_ours(line):
-                    os.write(file_descriptor, line)
+            os.dup2(caught.fileno(), file_descriptor)
+            capture._copy = original
+            try:
+                yield capture
+            finally:
+                _flush(file_descriptor)
+                output = capture.read()
+                os.dup2(original, file_descriptor)
+                capture._copy = None
+                _write_all(file_descriptor, without_ours(output))
+    finally:
+        os.close(original)
+
+
+def _write_all(file_descriptor: int, output: bytes) -> None:
+    rest = memoryview(output)
+    while rest:
+        rest = rest[os.write(file_descriptor, rest) :]

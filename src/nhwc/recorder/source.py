@@ -16,39 +16,61 @@ _TORCH = str(Path(torch.__file__).parent) + "/"
 _OURS = str(Path(__file__).parent.parent) + "/"
 _STDLIB = str(Path(sysconfig.get_paths()["stdlib"])) + "/"
 _SITE = ("site-packages", "dist-packages")
+#: Where Python calls the autograd engine, read from torch 2.11 to 2.14; frames further in run inside the backward pass.
+_ENGINE = ("_engine_run_backward", _TORCH + "autograd/graph.py")
+_CHECKPOINT = _TORCH + "utils/checkpoint.py"
 
 
 class SourceLines:
     """Finds user lines; remembers which files are the user's and which lines it has made a Source of."""
 
     def __init__(self) -> None:
-        self._is_user: dict[str, bool] = {}
+        self._is_user: dict[tuple[str, bool], bool] = {}
         self._sources: dict[tuple[str, int, str], Source] = {}
 
     def current(self) -> Source | None:
         """The line that led here, None where only torch and we are on the stack."""
         frame: FrameType | None = sys._getframe(1)
         while frame is not None:
-            code = frame.f_code
-            if self._user_file(code.co_filename):
-                return self._source(code.co_filename, frame.f_lineno, code.co_qualname)
+            if self._is_users(frame):
+                return self._source(frame)
             frame = frame.f_back
         return None
 
-    def _user_file(self, filename: str) -> bool:
-        known = self._is_user.get(filename)
+    def inside_backward(self) -> tuple[Source | None, bool]:
+        """The user's line that runs inside the backward pass (a backward of their own, a hook, a recomputation), and
+        whether activation checkpointing recomputes a forward here."""
+        frame: FrameType | None = sys._getframe(1)
+        source: Source | None = None
+        while frame is not None:
+            code = frame.f_code
+            if (code.co_name, code.co_filename) == _ENGINE:
+                return source, False
+            if code.co_filename == _CHECKPOINT:
+                return source, True
+            if source is None and self._is_users(frame):
+                source = self._source(frame)
+            frame = frame.f_back
+        return None, False  # the engine's own thread, or a backward pass that C++ started
+
+    def _is_users(self, frame: FrameType) -> bool:
+        filename = frame.f_code.co_filename
+        synthetic = filename.startswith("<")
+        # what is typed at a prompt, given to -c or run as a doctest has no file; generated code has neither
+        typed = synthetic and frame.f_globals.get("__name__") == "__main__"
+        known = self._is_user.get((filename, typed))
         if known is None:
-            # notebooks cells live in files named "<ipython-input-...>" or in a temporary directory
-            synthetic = filename.startswith("<") and not filename.startswith("<ipython")
             stdlib = filename.startswith(_STDLIB) and not any(site in filename for site in _SITE)
-            known = not (synthetic or stdlib or filename.startswith((_TORCH, _OURS)))
-            self._is_user[filename] = known
+            named = not synthetic or typed or filename.startswith(("<ipython", "<doctest"))
+            known = named and not stdlib and not filename.startswith((_TORCH, _OURS))
+            self._is_user[filename, typed] = known
         return known
 
-    def _source(self, filename: str, line: int, function: str) -> Source:
-        key = (filename, line, function)
+    def _source(self, frame: FrameType) -> Source:
+        code = frame.f_code
+        key = (code.co_filename, frame.f_lineno, code.co_qualname)
         source = self._sources.get(key)
         if source is None:
-            text = linecache.getline(filename, line).strip()
-            source = self._sources[key] = Source(filename, line, text, function)
+            text = linecache.getline(code.co_filename, frame.f_lineno).strip()
+            source = self._sources[key] = Source(code.co_filename, frame.f_lineno, text, code.co_qualname)
         return source

@@ -1,6 +1,8 @@
 """Fake tensors: a step that computes nothing and holds no data, for models larger than memory.
 
-Private interfaces, read from torch 2.11 to 2.14: torch._subclasses.fake_tensor.FakeTensorMode and FakeTensor.
+Private interfaces, read from torch 2.11 to 2.14: torch._subclasses.fake_tensor (FakeTensorMode, FakeTensor and the
+exceptions by which they refuse), and torch._prims_common.suggest_memory_format (the format that eager kernels derive
+from an operand's strides).
 """
 
 from __future__ import annotations
@@ -10,18 +12,20 @@ from typing import Any
 
 import torch
 from torch import nn
-from torch._subclasses.fake_tensor import FakeTensor, FakeTensorMode
+from torch._prims_common import suggest_memory_format
+from torch._subclasses.fake_tensor import (
+    DataDependentOutputException,
+    DynamicOutputShapeException,
+    FakeTensor,
+    FakeTensorMode,
+    UnsupportedFakeTensorException,
+    UnsupportedOperatorException,
+)
+from torch.nn.parameter import is_lazy
 from torch.utils._pytree import tree_map
 
-#: Operators for which fake tensors promise another format than eager gives, per device type: (eager, fake).
-#: Checked against the installed torch by tests/recorder/test_static.py.
-DISAGREEMENTS: dict[str, dict[str, tuple[str, str]]] = {
-    "cpu": {
-        "native_group_norm": ("channels_last", "contiguous"),
-        "native_channel_shuffle": ("channels_last", "contiguous"),
-        "channel_shuffle": ("channels_last", "contiguous"),
-    },
-}
+from nhwc.errors import RecordingError
+from nhwc.strides import CONTIGUOUS, strides_for
 
 LIMITS = (
     "fake tensors compute nothing: times are not measured",
@@ -34,10 +38,15 @@ def fake_mode() -> FakeTensorMode:
     return FakeTensorMode(allow_non_fake_inputs=True)
 
 
+def is_fake(tensor: torch.Tensor) -> bool:
+    """Whether a tensor is fake and so has no address."""
+    return isinstance(tensor, FakeTensor)
+
+
 def mode_of(model: nn.Module, inputs: Sequence[Any]) -> FakeTensorMode:
     """The mode under which ``model`` was built, else that of an input, else a new one."""
     tensors: list[Any] = [*model.parameters(), *model.buffers()]
-    tree_map(lambda value: tensors.append(value), list(inputs))
+    tree_map(tensors.append, list(inputs))
     for tensor in tensors:
         if isinstance(tensor, FakeTensor):
             return tensor.fake_mode
@@ -56,12 +65,98 @@ def to_fake(mode: FakeTensorMode, tree: Any) -> Any:
 
 
 def fake_state(mode: FakeTensorMode, model: nn.Module) -> dict[str, torch.Tensor]:
-    """Fake parameters and buffers by name, for ``torch.func.functional_call``; tied ones stay tied."""
+    """Fake parameters and buffers by name, for ``torch.func.functional_call``; tied ones stay tied.
+
+    Raises RecordingError for a lazy parameter, which has no shape yet.
+    """
     made: dict[int, torch.Tensor] = {}
     state: dict[str, torch.Tensor] = {}
-    for name, tensor in [*model.named_parameters(remove_duplicate=False), *model.named_buffers(remove_duplicate=False)]:
+    named = [*model.named_parameters(remove_duplicate=False), *model.named_buffers(remove_duplicate=False)]
+    for name, tensor in named:
+        if is_lazy(tensor):
+            raise RecordingError(f"{name!r} is not initialised yet: run the model once before a static recording")
         if id(tensor) not in made:
             fake = to_fake(mode, tensor)
             made[id(tensor)] = fake.detach().requires_grad_(tensor.requires_grad) if tensor.is_leaf else fake
         state[name] = made[id(tensor)]
     return state
+
+
+def refusal(error: BaseException) -> RecordingError | None:
+    """What to tell a user whose step needs numbers that fake tensors do not have, None for any other error."""
+    if isinstance(error, DataDependentOutputException | DynamicOutputShapeException):
+        why = "depends on values that fake tensors do not have"
+    elif isinstance(error, UnsupportedOperatorException):
+        why = "has no implementation for fake tensors"
+    elif isinstance(error, UnsupportedFakeTensorException):
+        return RecordingError(f"fake tensors refuse this step: {error.reason}; record it without static")
+    else:
+        return None
+    return RecordingError(
+        f"{error.func} {why}: this step cannot be recorded without running it; record it without static"
+    )
+
+
+#: Operators whose result, by the fake tensors of torch 2.14, lies in another format than eager's on the CPU: the
+#: position of the operand whose format eager's result takes, None where eager answers in contiguous whatever comes in.
+#: tests/recorder/test_static.py holds every entry against the installed torch, and looks for more.
+DISAGREEMENTS: dict[str, int | None] = {
+    "native_group_norm": 0,
+    "native_group_norm_backward": 1,
+    "channel_shuffle": 0,
+    "native_channel_shuffle": 0,
+    "reflection_pad3d": 0,
+    "replication_pad3d": 0,
+    "reflection_pad2d_backward": 1,
+    "replication_pad2d_backward": 1,
+    "reflection_pad3d_backward": 1,
+    "replication_pad3d_backward": 1,
+    "glu_backward": None,
+    "_log_softmax_backward_data": None,
+}
+
+
+def eager_strides(func: Any, inputs: Sequence[torch.Tensor], result: torch.Tensor) -> tuple[int, ...] | None:
+    """The strides that eager gives the (first) result of ``func`` on the CPU; None where the fake ones are right."""
+    name = func.name().removeprefix("aten::").split(".")[0]
+    if name not in DISAGREEMENTS or result.device.type != "cpu" or result.dim() not in (4, 5):
+        return None
+    operand = DISAGREEMENTS[name]
+    memory_format = CONTIGUOUS if operand is None else suggest_memory_format(inputs[operand])
+    strides = strides_for(tuple(result.shape), memory_format)
+    return None if strides == tuple(result.stride()) else strides
+
+
+class Correction:
+    """Gives a fake result the strides that eager would give it; ``limits`` says where that was done or is not known."""
+
+    def __init__(self) -> None:
+        self._corrected: dict[str, None] = {}
+        self._unchecked: dict[str, None] = {}
+
+    def __call__(self, func: Any, inputs: Sequence[torch.Tensor], result: Any) -> Any:
+        """``result``, or the same with its first tensor in eager's strides."""
+        first = result[0] if isinstance(result, tuple) and result else result
+        if not isinstance(first, torch.Tensor):
+            return result
+        if first.device.type not in ("cpu", "meta"):
+            self._unchecked.setdefault(first.device.type)
+        strides = eager_strides(func, inputs, first)
+        if strides is None:
+            return result
+        self._corrected.setdefault(func.name().removeprefix("aten::").split(".")[0])
+        restrided = first.new_empty_strided(tuple(first.shape), strides)
+        return (restrided, *result[1:]) if isinstance(result, tuple) else restrided
+
+    def limits(self) -> list[str]:
+        """Sentences for the trace."""
+        found = [
+            f"whether eager on {device} gives the formats that fake tensors promise is not checked"
+            for device in self._unchecked
+        ]
+        if self._corrected:
+            names = ", ".join(self._corrected)
+            found.append(
+                f"fake tensors promise another format than eager gives for {names}: corrected to eager's on the CPU"
+            )
+        return found
