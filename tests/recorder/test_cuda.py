@@ -25,12 +25,21 @@ def test_kernels_before_and_after_a_convolution_become_reorders_of_its_launcher(
     events = [
         Event("void cudnn::ops::nchwToNhwcKernel<__half, __half, float, false, true>(cudnn::ops::nchw2nhwc_params)", 7),
         Event("sm80_xmma_fprop_implicit_gemm_f16f16_f16f32_f32_nhwckrsc_nhwc_tilesize128x128x32", 7),
-        Event("void cudnn::ops::nhwcToNchwKernel<__half, __half, float, true, false>(cudnn::ops::nhwc2nchw_params)", 7, 500_000),
+        Event(
+            "void cudnn::ops::nhwcToNchwKernel<__half, __half, float, true, false>(cudnn::ops::nhwc2nchw_params)",
+            7,
+            500_000,
+        ),
     ]
     found = layout_kernels(events)
     assert list(found) == [7]
     before, after = found[7]
-    assert (before.library, before.operand, before.source_format, before.target_format) == ("cuDNN", "src", "nchw", "nhwc")
+    assert (before.library, before.operand, before.source_format, before.target_format) == (
+        "cuDNN",
+        "src",
+        "nchw",
+        "nhwc",
+    )
     assert (after.operand, after.source_format, after.target_format) == ("dst", "nhwc", "nchw")
     assert (before.ms, after.ms) == (2.0, 0.5)
 
