@@ -19,6 +19,12 @@ def test_sixteen_blocks_on_one_line_are_one_culprit() -> None:
     assert consequences_text(culprit) == "and 3 calls after it: add"
 
 
+def test_places_are_told_in_the_order_in_which_they_ran() -> None:
+    report = sample.shufflenet()
+    (culprit,) = culprits(Report(report.trace, list(reversed(report.findings))))
+    assert culprit.modules == "16 modules, stage2.0 … stage4.3"
+
+
 def test_errors_come_first_then_cost_with_what_follows() -> None:
     ranked = culprits(sample.fused_optimizer())
     assert [culprit.operator for culprit in ranked] == ["_fused_adam_", "silu_backward", "instance_norm"]

@@ -151,8 +151,13 @@ def _groups(report: Report) -> list[Culprit]:
     for group in groups.values():
         ids = {finding.id for finding in group}
         after = [finding for finding in report.findings if roots[finding.id] in ids and finding.id not in ids]
-        made.append(Culprit(0, tuple(group), tuple(after)))
+        made.append(Culprit(0, tuple(sorted(group, key=_first_call)), tuple(after)))
     return made
+
+
+def _first_call(finding: Finding) -> int:
+    """Places are told in the order in which they ran, whatever each costs."""
+    return min(finding.call_indices, default=0)
 
 
 def _roots(findings: list[Finding]) -> dict[str, str]:
