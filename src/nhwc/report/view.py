@@ -240,9 +240,14 @@ def _place_view(finding: Finding, named: bool = False) -> View:
     costs = finding.severity is not Severity.NOTE
     return {
         "module": f"{text.module}: {text.operator}" if named else text.module,
-        "shape": " → ".join(dict.fromkeys(shape_text(shape) for shape in finding.shapes)) or NOTHING,
-        "strides": " → ".join(shape_text(strides) for strides in finding.strides) or NOTHING,
+        "shapes": _steps(finding.shapes[:1] if len(set(finding.shapes)) == 1 else finding.shapes),
+        "strides": _steps(finding.strides),
         "calls": f"{finding.calls:,}",
         "bytes": bytes_text(finding.bytes) if costs else NOTHING,
         "ms": ms_text(finding.ms, finding.ms_spread).removesuffix(" ms") if costs else NOTHING,
     }
+
+
+def _steps(tuples: tuple[tuple[int, ...], ...]) -> list[str]:
+    """From the first tensor to the last: "(2, 3)", "→ (3, 2)"."""
+    return [f"{'→ ' if place else ''}{shape_text(each)}" for place, each in enumerate(tuples)] or [NOTHING]
