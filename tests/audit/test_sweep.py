@@ -51,7 +51,7 @@ def test_the_sample_is_of_known_models() -> None:
 
 
 @pytest.mark.timeout(900)
-@pytest.mark.parametrize(("name", "train"), steps())
+@pytest.mark.parametrize(("name", "train"), list(steps()))
 @pytest.mark.filterwarnings("ignore::UserWarning")
 @pytest.mark.usefixtures("few_threads")
 def test_model_is_audited(name: str, train: bool) -> None:

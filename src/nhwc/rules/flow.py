@@ -183,7 +183,7 @@ class Flow:
 
     def _copy_event(self, call: Call) -> Event | None:
         source, target = copy_ends(call)
-        if source is None or target is None:
+        if source is None or target is None or source.shape != target.shape:
             return None
         before, after = order_of(source), order_of(target)
         if before is Order.PIXELS and after is Order.PLANES:
