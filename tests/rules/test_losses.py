@@ -135,7 +135,7 @@ def test_nh203_gradient_lies_other_than_its_activation() -> None:
     pooled(step, FIRST)
     (finding,) = find(step.trace())
     assert (finding.code, finding.module, finding.phase, finding.bytes) == ("NH203", "pool", Phase.BACKWARD, BYTES)
-    assert "backward of adaptive_avg_pool2d (div)" in finding.message
+    assert "the backward of adaptive_avg_pool2d (div)" in finding.message
 
 
 def test_nh203_not_a_gradient_in_the_format_of_its_activation() -> None:

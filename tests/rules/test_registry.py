@@ -32,6 +32,12 @@ def test_unknown_kind_is_refused() -> None:
     assert "NH999" not in RULES
 
 
+def test_rule_without_a_title_is_refused() -> None:
+    with pytest.raises(RegistryError, match="docstring"):
+        rule("NH999", kind="risk", severity=Severity.NOTE)(lambda flow: iter(()))
+    assert "NH999" not in RULES
+
+
 def test_registering_takes_the_title_from_the_docstring(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("nhwc.rules.registry.RULES", known := dict(RULES))
     rule("NH999", kind="risk", severity=Severity.NOTE, needs_time=True)(nothing)

@@ -6,9 +6,9 @@ from nhwc.model import Call, TensorMeta
 from nhwc.rules.flow import caller_name, copy_ends
 
 _BY_OPERATOR = {
-    "instance_norm": "use group_norm with one group per channel (same numbers where no running statistics are kept)",
-    "avg_pool3d": "use a strided convolution or max_pool3d where the model allows, or keep this part in contiguous format",
-    "adaptive_avg_pool3d": "use mean over the spatial dimensions where the output size is 1, or move the pooling after the last convolution",
+    "instance_norm": "use group_norm with one group per channel: the same numbers without running statistics",
+    "avg_pool3d": "use max_pool3d or a strided convolution where the model allows, or keep this part contiguous",
+    "adaptive_avg_pool3d": "use mean over space where the output size is 1, or pool after the last convolution",
     "roi_align": "convert the feature map once before all calls; torchvision's RoI kernels read contiguous only",
     "roi_pool": "convert the feature map once before all calls; torchvision's RoI kernels read contiguous only",
     "ps_roi_align": "convert the feature map once before all calls; torchvision's RoI kernels read contiguous only",
@@ -16,7 +16,8 @@ _BY_OPERATOR = {
     "repeat_interleave": "use torch.nn.functional.interpolate(mode='nearest'), which keeps channels last",
     "index_select": "gather along N, H or W before the channels-last part, or use narrow and chunk, which are views",
     "repeat": "use expand where the result is only read, or interpolate(mode='nearest')",
-    "flatten": "permute the columns of the Linear weight once to H, W, C order and flatten the permuted view: no copy is left",
+    "flatten": "permute the columns of the Linear weight once to H, W, C order and flatten the permuted view",
+    "copy_": "allocate the buffer in channels last: memory_format=torch.channels_last where it is made",
     "contiguous": "drop .contiguous() and use reshape, which copies only where it must",
     "pad": "use reflect, replicate or constant padding, which keep channels last",
     "_pad_circular": "use reflect, replicate or constant padding, which keep channels last",

@@ -37,7 +37,7 @@ def find(trace: Trace, codes: Iterable[str] | None = None) -> list[Finding]:
 
 
 def _culprit(draft: Draft, of_call: dict[int, tuple[Rule, Draft]]) -> tuple[Rule, Draft] | None:
-    """The draft that ``draft`` follows from in the end: it has no cause itself. None where no rule tells of that call."""
+    """The draft without a cause that ``draft`` follows from in the end; None where no rule tells of that call."""
     seen: set[int] = set()
     found: tuple[Rule, Draft] | None = None
     cause = draft.cause

@@ -70,9 +70,6 @@ class Flow:
         self._makers: dict[int, int] = {}
         self._images: dict[int, Order] = {}
         self.parameters = {parameter.tensor.storage for parameter in trace.parameters}
-        self.parameter_shapes = {
-            parameter.tensor.shape for parameter in trace.parameters if len(parameter.tensor.shape) >= 4
-        }
         tensors = [*(parameter.tensor for parameter in trace.parameters), *trace.inputs]
         self.expected = any(order_of(meta) is Order.PIXELS for meta in tensors) or any(
             order_of(meta) is Order.PIXELS for call in trace.calls if call.name in CONVOLUTIONS for meta in call.inputs
@@ -148,7 +145,7 @@ class Flow:
                 self._state[meta.storage] = None
 
     def _culprit_of(self, call: Call, event: Event) -> Origin:
-        """A call that only passes an earlier loss on does not take the blame, except where it asks for the copy itself."""
+        """Passing an earlier loss on takes no blame, asking for the copy does."""
         earlier = self.cause(call)
         if earlier is not None and event is not Event.COPY:
             return Origin(earlier, True)

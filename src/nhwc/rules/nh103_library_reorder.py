@@ -16,7 +16,7 @@ def find(flow: Flow) -> Iterator[Draft]:
     """A library reorders an activation."""
     for call in flow.trace.calls:
         reorders = [r for r in call.reorders if r.operand in ("src", "dst") and r.source_format != r.target_format]
-        if not reorders or runs_contiguous(flow, call):
+        if not reorders or runs_contiguous(call):
             continue
         name = caller_name(call)
         reason = (
@@ -31,6 +31,6 @@ def find(flow: Flow) -> Iterator[Draft]:
             images(call),
             sum(r.nbytes for r in reorders),
             f"{reorders[0].library} reorders {len(reorders)} activations inside {name} because of {reason}",
-            "give it channels-last operands and weights, or profile it with other sizes: the library chose its own blocked format",
+            "give it channels-last operands and weights; else the library prefers a blocked format of its own",
             cause=flow.cause(call),
         )

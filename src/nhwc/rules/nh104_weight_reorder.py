@@ -25,13 +25,13 @@ def find(flow: Flow) -> Iterator[Draft]:
     parts = []
     if reorders:
         parts.append(
-            f"{reorders[0].library} reorders weights {len(reorders)} times a step, since eager mode does not keep them packed"
+            f"{reorders[0].library} reorders weights {len(reorders)} times a step: eager mode does not keep them packed"
         )
     if gradients:
         parts.append(
             f"{len(gradients)} weight gradients are copied to channels last inside the backward of their convolution"
         )
-    times = [item.ms for item in (*reorders, *gradients) if item.ms is not None]
+    times = [ms for ms in (*(r.ms for r in reorders), *(copy.ms for copy in gradients)) if ms is not None]
     nbytes = sum(r.nbytes for r in reorders) + sum(copy.target.nbytes for copy in gradients)
     yield Draft(
         None,

@@ -1,4 +1,4 @@
-"""A convolution copies its weight at every call: the weight is contiguous or permuted while the input is channels last."""
+"""A convolution copies its weight at every call: it is contiguous or permuted while the input is channels last."""
 
 from __future__ import annotations
 

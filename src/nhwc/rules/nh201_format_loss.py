@@ -20,8 +20,10 @@ def find(flow: Flow) -> Iterator[Draft]:
             continue
         name = caller_name(call)
         if call.name in CONVOLUTIONS:
-            message = f"{name} answers in contiguous although neither its input nor its weight is: torch picked a backend that writes contiguous"
-            advice = "audit with production shapes: batch 1, small volumes, 1x1x1 kernels and float64 pick another backend than large ones"
+            message = f"{name} is given channels last and answers in contiguous: torch picked a backend that writes it"
+            advice = (
+                "audit with production shapes: batch 1, small volumes, 1x1x1 kernels and float64 pick another backend"
+            )
         else:
             message = f"{name} reads channels last and writes contiguous"
             advice = advice_for(call)

@@ -20,7 +20,9 @@ def find(flow: Flow) -> Iterator[Draft]:
         name = caller_name(call)
         origin = operand_origin(flow, call)
         if name == "cat":
-            advice = "create that operand in channels last: memory_format=torch.channels_last where it is made, or nhwc.to_format"
+            advice = (
+                "make that operand in channels last (memory_format=torch.channels_last), or use nhwc.to_format once"
+            )
         else:
             advice = "put the channels-last operand first, or make the other one channels last where it is created"
         yield Draft(

@@ -27,6 +27,6 @@ def find(flow: Flow) -> Iterator[Draft]:
             call.phase.value,
             images(call),
             sum(meta.nbytes for meta in call.outputs if len(meta.shape) >= 4),
-            f"the backward of {of} ({call.name}) writes its gradient in contiguous although the activation is channels last",
-            "no option in torch keeps it; a tensor hook on that activation that restores channels last confines the cost to one copy",
+            f"the backward of {of} ({call.name}) writes the gradient of a channels-last activation in contiguous",
+            "torch has no option for it; a tensor hook that restores channels last there confines the cost to one copy",
         )

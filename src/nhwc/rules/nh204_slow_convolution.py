@@ -12,7 +12,7 @@ from nhwc.rules.registry import Draft, rule
 from nhwc.rules.wording import images, operand_origin
 
 
-def runs_contiguous(flow: Flow, call: Call) -> bool:
+def runs_contiguous(call: Call) -> bool:
     """Whether a convolution reads and writes its activations in contiguous format."""
     if call.name not in CONVOLUTIONS or not call.outputs or len(call.inputs) < 2:
         return False
@@ -24,7 +24,7 @@ def runs_contiguous(flow: Flow, call: Call) -> bool:
 def find(flow: Flow) -> Iterator[Draft]:
     """A convolution runs in contiguous."""
     for call in flow.trace.calls:
-        if not runs_contiguous(flow, call) or flow.copies_of(call, weights=False) or copied_weights(flow, call):
+        if not runs_contiguous(call) or flow.copies_of(call, weights=False) or copied_weights(flow, call):
             continue
         name = caller_name(call)
         cause = flow.cause(call)

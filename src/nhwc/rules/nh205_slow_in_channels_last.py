@@ -1,4 +1,4 @@
-"""An operator keeps channels last but is slower in it than in contiguous: the measurement decides whether it is told."""
+"""An operator keeps channels last but is slower in it than in contiguous: a measurement decides whether it is told."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A gradient whose strides differ from its parameter's: DistributedDataParallel warns, optimizers take a slow or wrong path."""
+"""A gradient whose strides differ from its parameter's: DistributedDataParallel warns, fused optimizers go wrong."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from nhwc.model import ParameterMeta, Severity
 from nhwc.rules.flow import Flow
 from nhwc.rules.registry import Draft, rule
-from nhwc.rules.wording import optimizer_text
+from nhwc.rules.wording import names_text
 
 
 def _lie_apart(parameter: ParameterMeta) -> bool:
@@ -27,7 +27,7 @@ def find(flow: Flow) -> Iterator[Draft]:
         group = [p for p in differing if _lie_apart(p) is apart]
         if not group:
             continue
-        names = optimizer_text(flow.trace, [p.name for p in group])
+        names = names_text([p.name for p in group])
         first = group[0]
         assert first.gradient is not None
         what = "lie in another order than" if apart else "describe the same bytes by other strides than"
@@ -40,7 +40,7 @@ def find(flow: Flow) -> Iterator[Draft]:
             (first.tensor, first.gradient),
             sum(p.tensor.nbytes for p in group) if apart else 0,
             f"gradients {what} their parameters: {names} (strides {first.gradient.strides} for {first.tensor.strides})",
-            "give the weights canonical channels-last strides before the optimizer and DistributedDataParallel see them: nhwc.convert(model)",
+            "nhwc.convert(model) before the optimizer and DistributedDataParallel see it: it gives canonical strides",
             severity=None if apart else Severity.NOTE,
             calls=len(group),
             key=apart,

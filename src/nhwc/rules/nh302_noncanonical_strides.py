@@ -43,6 +43,6 @@ def find(flow: Flow) -> Iterator[Draft]:
             call.phase.value,
             images(call),
             nbytes,
-            f"{caller_name(call)} answers in contiguous: its input{made} has strides {operand.strides} instead of {canonical}",
-            "slice with x[:1] instead of x[0].unsqueeze(0), or restride for free with nhwc.to_format(x, 'channels_last')",
+            f"{caller_name(call)} answers contiguous: its input{made} has strides {operand.strides}, not {canonical}",
+            "slice with x[:1] instead of x[0].unsqueeze(0), or restride for free: nhwc.to_format(x, 'channels_last')",
         )

@@ -33,6 +33,6 @@ def find(flow: Flow) -> Iterator[Draft]:
             call.phase.value,
             images(call),
             0,
-            f"as_strided reads memory by strides {tuple(asked)}, written for contiguous, from a tensor with strides {operand.strides}",
+            f"as_strided reads a tensor of strides {operand.strides} by {tuple(asked)}, written for contiguous",
             "take views with unfold, narrow or slicing, or derive the strides from x.stride()",
         )

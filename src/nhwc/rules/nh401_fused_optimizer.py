@@ -1,4 +1,4 @@
-"""A fused optimizer whose parameter, gradient and state differ in strides: on the CPU its updates are silently wrong."""
+"""A fused optimizer whose parameter, gradient and state differ in strides: its updates are silently wrong."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from nhwc.model import OptimizerStateMeta, Severity, TensorMeta
 from nhwc.rules.flow import Flow
 from nhwc.rules.registry import Draft, rule
-from nhwc.rules.wording import optimizer_text
+from nhwc.rules.wording import names_text
 
 
 def _differ(shape: tuple[int, ...], mine: tuple[int, ...], other: tuple[int, ...] | None) -> bool:
@@ -42,9 +42,9 @@ def find(flow: Flow) -> Iterator[Draft]:
             "optimizer",
             tensors,
             0,
-            f"fused {optimizer} updates {optimizer_text(flow.trace, names)} wrongly: parameter, gradient and state "
-            f"({first.key or 'gradient'}) lie in different orders and the fused kernel pairs them element by element in memory",
-            "convert the state with the model: nhwc.convert(model, optimizer=optimizer), also after loading a checkpoint; or use foreach=True",
+            f"fused {optimizer} updates {names_text(names)} wrongly: it pairs parameter, gradient and state in memory, "
+            f"and {first.key or 'the gradient'} lies in another order",
+            "convert the state too, and again after loading a checkpoint: nhwc.convert(model, optimizer=optimizer)",
             calls=len(names),
             key=optimizer,
         )

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from nhwc.model import Severity, TensorMeta
 from nhwc.rules.flow import Flow
 from nhwc.rules.registry import Draft, rule
-from nhwc.rules.wording import optimizer_text
+from nhwc.rules.wording import names_text
 
 
 def _significant(shape: tuple[int, ...], strides: tuple[int, ...]) -> tuple[int, ...]:
@@ -37,7 +37,7 @@ def find(flow: Flow) -> Iterator[Draft]:
         "forward",
         (TensorMeta(shape, mine, "", "", -1, 0, 0), TensorMeta(shape, other, "", "", -1, 0, 0)),
         0,
-        f"ranks hold {optimizer_text(flow.trace, list(differing))} in different layouts "
+        f"ranks hold {names_text(list(differing))} in different layouts "
         f"({name}: strides {mine} on rank 0, {other} on rank {rank_number}): collectives permute its values",
         "convert the model on every rank before the process group or DistributedDataParallel sees it",
         calls=len(differing),

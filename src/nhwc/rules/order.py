@@ -51,7 +51,7 @@ def _repeated_once(shape: tuple[int, ...], strides: tuple[int, ...]) -> tuple[in
 
 
 def permutes(source: TensorMeta, target: TensorMeta) -> bool:
-    """Whether a copy from ``source`` to ``target`` changes the order of the dimensions in memory, gaps and repeats aside."""
+    """Whether a copy changes the order of the dimensions in memory, gaps and repeats aside; the shapes are equal."""
     shape = _repeated_once(source.shape, source.strides)
     return physical_order(shape, source.strides) != physical_order(shape, target.strides)
 

@@ -1,4 +1,4 @@
-"""The rules by code. A rule is one small file: it reads a Flow and yields Drafts; its docstring's first line is its title."""
+"""The rules by code. A rule is one small file: it reads a Flow and yields Drafts; its docstring is its title."""
 
 from __future__ import annotations
 
@@ -69,7 +69,9 @@ def rule(code: str, *, kind: str, severity: Severity, needs_time: bool = False) 
             raise RegistryError(f"rule code {code} is taken by {RULES[code].title!r}")
         if kind not in KINDS:
             raise RegistryError(f"rule kind {kind!r} is unknown; known: {', '.join(KINDS)}")
-        title = (find.__doc__ or "").strip().splitlines()[0].rstrip(".")
+        title = (find.__doc__ or "").strip().partition("\n")[0].rstrip(".")
+        if not title:
+            raise RegistryError(f"rule {code} has no title; its docstring's first line is it")
         RULES[code] = Rule(code, title, kind, severity, find, needs_time)
         return find
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from nhwc.model import Call, TensorMeta, Trace
+from nhwc.model import Call, TensorMeta
 from nhwc.rules.flow import Flow, caller_name
 
 
@@ -33,7 +33,7 @@ def images(call: Call) -> tuple[TensorMeta, ...]:
     return tuple(meta for meta in (*call.inputs, *call.outputs) if len(meta.shape) >= 3)
 
 
-def optimizer_text(trace: Trace, names: list[str]) -> str:
+def names_text(names: list[str]) -> str:
     """The first three names and how many more there are."""
     shown = ", ".join(names[:3])
     return shown if len(names) <= 3 else f"{shown} and {len(names) - 3} more"
