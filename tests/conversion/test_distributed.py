@@ -138,6 +138,7 @@ def test_the_gradient_hook_comes_once_goes_with_restore_and_returns_on_a_copy():
     assert other.weight.grad.stride() == other.weight.stride() == (9, 9, 3, 1)
     restore(model)
     assert not model.weight._backward_hooks
+    assert not convert(LONE["depthwise"](), "contiguous").weight._backward_hooks
     model(x).sum().backward()
     assert model.weight.grad.stride() == (9, 1, 3, 1)
 

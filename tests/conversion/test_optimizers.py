@@ -168,6 +168,11 @@ def test_lbfgs_is_refused():
         convert(model, optimizer=optimizer)
     with pytest.raises(ConversionError, match="LBFGS"):
         convert(model)
+    later = nn.Sequential(nn.Conv2d(3, 3, 3, groups=3), nn.Conv2d(3, 4, 3))
+    other = torch.optim.LBFGS(later.parameters())
+    with pytest.raises(ConversionError, match=r"1\.weight: LBFGS"):
+        convert(later)
+    del other
 
 
 def test_an_optimizer_of_another_model_is_refused():

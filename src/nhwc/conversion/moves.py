@@ -65,5 +65,4 @@ def with_strides(tensor: torch.Tensor, strides: tuple[int, ...]) -> torch.Tensor
 
 
 def _set_data(tensor: torch.Tensor, data: torch.Tensor) -> None:
-    with torch.inference_mode(tensor.is_inference()):
-        tensor.data = data
+    tensor.data = data

@@ -1,4 +1,4 @@
-"""A conversion for the time of a ``with`` block: no record, hook or optimizer is touched, and the old memory comes back."""
+"""A conversion for the time of a ``with`` block, without record, hooks or optimizers; the old memory comes back."""
 
 from __future__ import annotations
 
