@@ -74,7 +74,9 @@ def _search(moving: Mapping[int, Move], names: Mapping[int, str], known: set[int
     stateless = []
     for found in _alive(Optimizer, DistributedDataParallel):
         if isinstance(found, DistributedDataParallel):
-            _require_unwrapped(found, moving, names)
+            # One whose constructor raised may live on in a traceback; it has no reducer, thus no buckets.
+            if "reducer" in vars(found):
+                _require_unwrapped(found, moving, names)
         elif isinstance(found, Optimizer):
             held = [p for p in _parameters(found) if id(p) in moving and moving[id(p)].copies]
             if held:
