@@ -92,6 +92,27 @@ def test_nh101_not_a_copy_of_tokens_that_stay_tokens() -> None:
     assert only(step, "NH101") == []
 
 
+@pytest.mark.parametrize("batch", [1, 2])
+def test_nh101_windows_that_become_an_image(batch: int) -> None:
+    """Attention over windows goes back to an image by permuting six dimensions and a reshape that writes planes."""
+    step = Step()
+    windows = step.input((batch, 8, 2, 2, 2, 2), strides=(128, 1, 64, 16, 32, 8))
+    made = step.call("clone", [windows], step.tensor((batch, 8, 2, 2, 2, 2), FIRST), caller="reshape")
+    image = step.view("_unsafe_view", made, (batch, 8, 4, 4), (128, 16, 4, 1))
+    step.convolution(image, step.parameter("w", WEIGHT), copies=[copied(image, LAST)])
+    culprit, consequence = find(step.trace(), ["NH101", "NH102"])
+    assert (culprit.code, culprit.operator, culprit.bytes) == ("NH101", "reshape", batch * BYTES // 2)
+    assert consequence.cause == culprit.id
+
+
+def test_nh101_not_windows_whose_channels_stay_last() -> None:
+    step = Step()
+    windows = step.input((2, 2, 2, 2, 2, 8), strides=(128, 64, 16, 32, 8, 1))
+    made = step.call("clone", [windows], step.tensor((2, 2, 2, 2, 2, 8), FIRST), caller="reshape")
+    step.view("_unsafe_view", made, (2, 4, 4, 8), (128, 32, 8, 1))
+    assert only(step, "NH101") == []
+
+
 def channel_shuffle(step: Step, x, **fields):
     """view, transpose, contiguous, view, as torchvision's ShuffleNet writes it."""
     n, c, h, w = x.strides
@@ -181,6 +202,14 @@ def test_nh102_not_a_copy_inside_a_kernel_within_one_order() -> None:
     piece = step.view("slice", x, (2, 4, 4, 4), x.strides)
     step.call("native_batch_norm", [piece], step.tensor((2, 4, 4, 4), LAST), copies=(copied(piece, LAST),))
     assert find(step.trace()) == []
+
+
+def test_nh102_not_a_kernel_that_puts_transposed_tokens_in_order() -> None:
+    """(windows, tokens) swapped by a view before layer_norm: neither end is an image."""
+    step = Step()
+    tokens = step.view("transpose", step.input((1, 49, 64, 8), FIRST), (1, 64, 49, 8), (25088, 8, 512, 1))
+    step.call("native_layer_norm", [tokens], step.tensor((1, 64, 49, 8), FIRST), copies=(copied(tokens, FIRST),))
+    assert only(step, "NH102") == []
 
 
 def test_nh102_not_the_optimizer() -> None:

@@ -103,8 +103,8 @@ class Flow:
         return [
             copy
             for copy in call.copies
-            if _changes_order(copy.source, copy.target)
-            and self._is_weight(call, copy) is weights
+            if self._is_weight(call, copy) is weights
+            and (_reorders_weight if weights else _changes_format)(copy.source, copy.target)
             and call.name not in COPIES
         ]
 
@@ -138,8 +138,8 @@ class Flow:
             if meta.storage in mutated:
                 continue
             self._makers[meta.storage] = call.index
-            # tokens of rank 3 that a copy wrote plane by plane are viewed as an image later
-            if order_of(meta) is Order.PLANES or (event is Event.COPY and len(meta.shape) == 3):
+            # tokens that a copy wrote plane by plane are viewed as an image later
+            if order_of(meta) is Order.PLANES or (event is Event.COPY and len(meta.shape) not in (4, 5)):
                 self._state[meta.storage] = self._culprit_of(call, event) if event else self._inherited(call, meta)
             else:
                 self._state[meta.storage] = None
@@ -187,7 +187,7 @@ class Flow:
             return Event.COPY
         if before is Order.PLANES and after is Order.PIXELS:
             return Event.COPY
-        if len(source.shape) == 3 and self._tokens_to_planes(source, target):
+        if len(source.shape) not in (4, 5) and self._tokens_to_planes(source, target):
             return Event.COPY
         # a copy that asks for contiguous would lose the format by itself, had an earlier culprit not lost it already
         if (
@@ -203,12 +203,14 @@ class Flow:
         return None
 
     def _tokens_to_planes(self, source: TensorMeta, target: TensorMeta) -> bool:
-        """(N, C, L) copied from token order to plane order and viewed as an image afterwards."""
-        tokens = (
-            1 not in source.shape and source.strides[1] < source.strides[2] and source.strides[2] <= source.strides[0]
-        )
-        planes = target.strides[2] < target.strides[1]
-        return tokens and planes and self._images.get(target.storage) is Order.PLANES
+        """(N, C, L) or (N, C, windows) copied from token order to plane order and viewed as an image afterwards."""
+        if self._images.get(target.storage) is not Order.PLANES or len(source.shape) < 3 or source.shape[1] == 1:
+            return False
+        space = [dim for dim, size in enumerate(source.shape) if dim > 1 and size > 1]
+        batches = source.shape[0] == 1 or all(source.strides[dim] <= source.strides[0] for dim in space)
+        tokens = all(source.strides[1] < source.strides[dim] for dim in space)
+        planes = all(target.strides[dim] < target.strides[1] for dim in space)
+        return bool(space) and batches and tokens and planes
 
     def _event(self, call: Call, orders: list[Order]) -> Event | None:
         if call.name.startswith(_FACTORIES) and not call.mutates:
@@ -331,11 +333,14 @@ def _is_dense(meta: TensorMeta) -> bool:
     return True
 
 
-def _changes_order(source: TensorMeta, target: TensorMeta) -> bool:
+def _changes_format(source: TensorMeta, target: TensorMeta) -> bool:
+    return {order_of(source), order_of(target)} == {Order.PIXELS, Order.PLANES}
+
+
+def _reorders_weight(source: TensorMeta, target: TensorMeta) -> bool:
+    """Into a memory format from any other order: a weight may be a permuted view."""
     before, after = order_of(source), order_of(target)
-    if Order.EITHER in (before, after):
-        return False
-    return before is not after and after is not Order.OTHER
+    return before is not after and before is not Order.EITHER and after in (Order.PIXELS, Order.PLANES)
 
 
 def _batch_stride_is_odd(meta: TensorMeta) -> bool:

@@ -62,7 +62,7 @@ def _inside_kernel(flow: Flow, call: Call, nbytes: int, count: int) -> Draft:
             else "convert that tensor once, where it is made"
         )
     else:
-        message = f"{name}'s kernel copies an operand to another order"
+        message = f"{name}'s kernel copies its channels-last operand to contiguous"
         advice = advice_for(call)
     return Draft(
         call.index, name, call.module, call.source, call.phase.value, images(call), nbytes, message, advice, cause=cause
