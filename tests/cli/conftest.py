@@ -134,6 +134,11 @@ def net():
 def with_one():
     return net(), torch.zeros(2, 3, 8, 8)
 
+def needs_no_memory():
+    made = net()
+    assert made.weight.is_meta, "the weight holds memory"
+    return made, torch.zeros(2, 3, 8, 8)
+
 def with_tuple():
     return net(), (torch.zeros(2, 3, 8, 8), 5)
 

@@ -119,6 +119,11 @@ def test_a_static_audit_is_all_fake_on_any_device(run: Run, api: FakeApi) -> Non
     assert (x.shape, str(x.device), str(model.conv1.weight.device)) == ((256, 3, 224, 224), "cuda:0", "cuda:0")
 
 
+def test_weights_take_no_memory_while_a_static_target_is_built(run: Run, tiny: Path) -> None:
+    assert run("audit", "tiny.py:needs_no_memory", "--static").code == 0
+    assert "the weight holds memory" in run("audit", "tiny.py:needs_no_memory").err
+
+
 def test_formats_go_to_stdout(run: Run, tiny: Path) -> None:
     for format_ in ("html", "json"):
         ran = run("audit", "tiny.py:with_one", "--format", format_)
