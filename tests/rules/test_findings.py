@@ -94,6 +94,7 @@ def test_passing_a_loss_on_takes_no_blame() -> None:
     first, second, third = find(step.trace())
     assert (first.module, first.cause) == ("first", None)
     assert {second.cause, third.cause} == {first.id}
+    assert "the contiguous result of cumsum in first" in third.message
 
 
 def test_channels_last_again_ends_the_blame() -> None:

@@ -39,6 +39,12 @@ def test_nothing_tells_one_channel_or_one_pixel_apart(shape: tuple[int, ...]) ->
     assert order_of(Step().tensor(shape, FIRST)) is Order.EITHER
 
 
+def test_where_one_reading_tells_nothing_the_order_is_left_open() -> None:
+    """A volume of one pixel could be channels split in two; so could one of one channel."""
+    assert order((2, 1, 8, 4, 4), (128, 128, 16, 4, 1)) is Order.EITHER
+    assert order((2, 8, 4, 1, 1), (32, 1, 8, 8, 8)) is Order.EITHER
+
+
 def test_channels_split_in_two_for_a_shuffle() -> None:
     """(2, 8, 4, 4) seen as (2, groups 2, 4, 4, 4), as it is and with the groups transposed."""
     assert order((2, 2, 4, 4, 4), (128, 4, 1, 32, 8)) is Order.PIXELS

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from nhwc.model import Call, TensorMeta
-from nhwc.rules.flow import caller_name, copy_ends
+from nhwc.rules.flow import CONVOLUTIONS, caller_name, copy_ends
 
 _BY_OPERATOR = {
     "instance_norm": "use group_norm with one group per channel: the same numbers without running statistics",
@@ -30,6 +30,8 @@ _BY_OPERATOR["reshape"] = _BY_OPERATOR["flatten"]
 
 def advice_for(call: Call) -> str:
     """One sentence on how to avoid the loss at ``call``."""
+    if call.name in CONVOLUTIONS:
+        return "audit with production shapes: batch 1, small volumes, 1x1x1 kernels and float64 pick another backend"
     name = caller_name(call)
     source, _ = copy_ends(call)
     if (
