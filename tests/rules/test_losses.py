@@ -72,6 +72,16 @@ def test_nh201_convolution_picks_a_backend_that_writes_contiguous(shape: tuple[i
     step.convolution(step.input(shape), weight, FIRST)
     (finding,) = find(step.trace(), ["NH201"])
     assert "torch picked a backend" in finding.message
+    assert "production shapes" in finding.advice
+
+
+def test_nh102_convolution_whose_backend_copies_is_advised_the_same() -> None:
+    step = Step()
+    x = step.input(VOLUME)
+    step.convolution(x, step.parameter("w", (8, 8, 3, 3, 3)), FIRST, copies=[copied(x, FIRST)])
+    (finding,) = find(step.trace())
+    assert finding.code == "NH102"
+    assert "production shapes" in finding.advice
 
 
 def test_nh201_not_a_convolution_in_a_contiguous_model() -> None:

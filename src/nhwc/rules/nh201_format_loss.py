@@ -21,12 +21,8 @@ def find(flow: Flow) -> Iterator[Draft]:
         name = caller_name(call)
         if call.name in CONVOLUTIONS:
             message = f"{name} is given channels last and answers in contiguous: torch picked a backend that writes it"
-            advice = (
-                "audit with production shapes: batch 1, small volumes, 1x1x1 kernels and float64 pick another backend"
-            )
         else:
             message = f"{name} reads channels last and writes contiguous"
-            advice = advice_for(call)
         yield Draft(
             index,
             name,
@@ -36,6 +32,6 @@ def find(flow: Flow) -> Iterator[Draft]:
             images(call),
             sum(meta.nbytes for meta in call.outputs if len(meta.shape) >= 4),
             message,
-            advice,
+            advice_for(call),
             cause=flow.cause(call),
         )
