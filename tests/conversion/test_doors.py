@@ -175,13 +175,14 @@ def test_torch_compile_before_or_after():
         def forward(self, x):
             return self.conv(x), x * 1
 
-    model = torch.compile(Two(), backend="eager")
+    inside = Two()
+    model = torch.compile(inside, backend="eager")
     model(IMAGE)
     assert convert(model, inputs=True) is model
     convolved, image = model(IMAGE)
     assert convolved.is_contiguous(memory_format=torch.channels_last)
     assert image.stride() == LAST
-    restore(model)
+    restore(inside)
     assert model(IMAGE)[1].stride() == (60, 20, 5, 1)
     torch._dynamo.reset()
 

@@ -99,7 +99,7 @@ def test_an_assigned_file_keeps_its_values_and_named_tensors_follow():
             self.position = nn.Parameter(torch.randn(1, 8, 4, 4))
 
     file = Positioned().state_dict()
-    model = convert(Positioned(), also=["position"])
+    model = convert(convert(Positioned(), also=["position"]))
     model.load_state_dict(file, assign=True)
     assert model.position.stride() == strides_for((1, 8, 4, 4), "channels_last")
     assert torch.equal(model.position, file["position"])
