@@ -16,7 +16,7 @@ from torch.utils._pytree import tree_map
 from nhwc import report as reports
 from nhwc import rules
 from nhwc.conversion import converted
-from nhwc.errors import ConversionError, ModelError
+from nhwc.errors import ConversionError, ModelError, RecordingError
 from nhwc.formats import layout_of, to_format
 from nhwc.measure import Lost, replay, time_step
 from nhwc.model import Finding, Measurement, Phase, Report, Severity, Trace
@@ -142,11 +142,15 @@ def audit(
     ['flatten']
     """
     tell = progress or _quiet
+    if compile and (static or not isinstance(model, nn.Module)):
+        raise RecordingError("compile=True audits a model as it runs: pass an nn.Module, and leave static out")
+    # only a model can be tried again in contiguous format, which tells a finding from an error of the user's
+    again = isinstance(model, nn.Module) and not static
     options = Options(
-        train=train, loss=loss, amp=amp, static=static, process_group=process_group, keep_error=True, target=target
+        train=train, loss=loss, amp=amp, static=static, process_group=process_group, keep_error=again, target=target
     )
     keywords = dict(kwargs or {})
-    if compile and isinstance(model, nn.Module):
+    if compile:
         tell("compile", 0, 1)
         model = cast(nn.Module, torch.compile(model))
     with _in_format(model, inputs, keywords, convert) as (step_inputs, step_keywords, conversion):
@@ -155,8 +159,10 @@ def audit(
         tell("record", 1, 1)
         if trace.error is None and repeats > 0 and not static:
             trace = replace(trace, step=_step_time(model, step_inputs, step_keywords, options, trace, repeats))
-    if trace.error is not None and not _runs_in_contiguous(model, inputs, keywords, options):
-        raise ModelError(f"the model raised {trace.error.type}: {trace.error.message}")
+    if trace.error is not None and isinstance(model, nn.Module):
+        error = _error_in_contiguous(model, inputs, keywords, options)
+        if error is not None:
+            raise ModelError(f"the model raised {trace.error.type}: {trace.error.message}") from error
     findings = rules.find(trace)
     if repeats > 0 and trace.mode == "eager":
         trace, findings = _timed(trace, findings, repeats, budget_s, tell)
@@ -221,12 +227,10 @@ def _in_channels_last(tree: Any) -> Any:
     return tree_map(convert, tree)
 
 
-def _runs_in_contiguous(
-    model: nn.Module | Callable[..., Any], inputs: Sequence[Any], kwargs: Mapping[str, Any], options: Options
-) -> bool:
-    """Whether the same step runs when the model and its inputs are contiguous."""
-    if not isinstance(model, nn.Module) or options.static:
-        return False
+def _error_in_contiguous(
+    model: nn.Module, inputs: Sequence[Any], kwargs: Mapping[str, Any], options: Options
+) -> Exception | None:
+    """What the same step raises when the model and its inputs are contiguous, None where it runs."""
     model = unwrap(model)
 
     def contiguous(value: Any) -> Any:
@@ -236,9 +240,9 @@ def _runs_in_contiguous(
         with converted(model, "contiguous"), StepGuard() as guard:
             guard.watch_module(model)
             run_model(model, tree_map(contiguous, tuple(inputs)), tree_map(contiguous, dict(kwargs)), options)
-    except Exception:  # noqa: BLE001 whatever the model raises, the answer is that it does not run
-        return False
-    return True
+    except Exception as error:  # noqa: BLE001 whatever the model raises is the answer
+        return error
+    return None
 
 
 # -- times ---------------------------------------------------------------------------------------------------------
