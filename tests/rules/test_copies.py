@@ -105,6 +105,41 @@ def test_nh101_windows_that_become_an_image(batch: int) -> None:
     assert consequence.cause == culprit.id
 
 
+@pytest.mark.parametrize(
+    ("shape", "strides"),
+    [((2, 8, 4, 4), (8, 1, 64, 16)), ((2, 8, 16), (8, 1, 16))],
+    ids=["heads inside", "batch inside"],
+)
+def test_nh101_tokens_whose_batch_is_not_outermost(shape: tuple[int, ...], strides: tuple[int, ...]) -> None:
+    step = Step()
+    made = step.call("clone", [step.input(shape, strides=strides)], step.tensor(shape, FIRST), caller="contiguous")
+    image = step.view("view", made, SHAPE, (128, 16, 4, 1))
+    step.convolution(image, step.parameter("w", WEIGHT), copies=[copied(image, LAST)])
+    culprit, consequence = find(step.trace(), ["NH101", "NH102"])
+    assert (culprit.code, culprit.bytes) == ("NH101", BYTES)
+    assert "channels lie side by side" in culprit.message
+    assert consequence.cause == culprit.id
+
+
+def test_nh101_not_one_row_repeated_into_an_image() -> None:
+    """``coordinates[:, 0] = torch.linspace(-1, 1, w)``"""
+    step = Step()
+    step.input()
+    coordinates = step.tensor((2, 2, 4, 4), FIRST)
+    step.call("relu", [coordinates], step.tensor((2, 2, 4, 4), FIRST))
+    channel = step.view("select", coordinates, (2, 4, 4), (32, 4, 1))
+    step.call("copy_", [channel, step.tensor((2, 4, 4), strides=(0, 0, 1))], channel, mutates=(0,))
+    assert only(step, "NH101") == []
+
+
+def test_nh101_not_heads_brought_before_tokens() -> None:
+    """(N, L, heads, D) transposed for attention: channels are the last dimension before and after."""
+    step = Step()
+    heads = step.view("transpose", step.input((2, 16, 4, 8), FIRST), (2, 4, 16, 8), (512, 8, 32, 1))
+    step.call("clone", [heads], step.tensor((2, 4, 16, 8), FIRST), caller="contiguous")
+    assert only(step, "NH101") == []
+
+
 def test_nh101_not_windows_whose_channels_stay_last() -> None:
     step = Step()
     windows = step.input((2, 2, 2, 2, 2, 8), strides=(128, 64, 16, 32, 8, 1))

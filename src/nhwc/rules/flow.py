@@ -9,7 +9,7 @@ from enum import Enum
 
 from nhwc.model import Call, InnerCopy, Phase, TensorMeta, Trace
 from nhwc.rules.order import Order, order_of, permutes
-from nhwc.strides import strides_for
+from nhwc.strides import physical_order, strides_for
 
 COPIES = frozenset({"clone", "_to_copy", "copy_", "copy", "contiguous"})
 CONVOLUTIONS = frozenset(
@@ -187,7 +187,7 @@ class Flow:
             return Event.COPY
         if before is Order.PLANES and after is Order.PIXELS:
             return Event.COPY
-        if len(source.shape) not in (4, 5) and self._tokens_to_planes(source, target):
+        if before is Order.OTHER and self._tokens_to_planes(source, target):
             return Event.COPY
         # a copy that asks for contiguous would lose the format by itself, had an earlier culprit not lost it already
         if (
@@ -203,14 +203,14 @@ class Flow:
         return None
 
     def _tokens_to_planes(self, source: TensorMeta, target: TensorMeta) -> bool:
-        """(N, C, L) or (N, C, windows) copied from token order to plane order and viewed as an image afterwards."""
-        if self._images.get(target.storage) is not Order.PLANES or len(source.shape) < 3 or source.shape[1] == 1:
+        """Tokens, whose channels (dimension 1) lie side by side, copied plane by plane and seen as an image then."""
+        if self._images.get(target.storage) is not Order.PLANES or len(source.shape) < 3:
             return False
-        space = [dim for dim, size in enumerate(source.shape) if dim > 1 and size > 1]
-        batches = source.shape[0] == 1 or all(source.strides[dim] <= source.strides[0] for dim in space)
+        dims = physical_order(source.shape, source.strides)
+        space = [dim for dim in dims if dim > 1 and source.strides[dim] != 0]
         tokens = all(source.strides[1] < source.strides[dim] for dim in space)
         planes = all(target.strides[dim] < target.strides[1] for dim in space)
-        return bool(space) and batches and tokens and planes
+        return bool(space) and 1 in dims and source.strides[1] != 0 and tokens and planes
 
     def _event(self, call: Call, orders: list[Order]) -> Event | None:
         if call.name.startswith(_FACTORIES) and not call.mutates:

@@ -31,7 +31,10 @@ def find(flow: Flow) -> Iterator[Draft]:
             message = f"{name} writes contiguous whatever it is given: it would lose the format here by itself"
             advice = advice_for(call)
         else:
-            message = f"{name} copies a channels-last tensor to contiguous"
+            what = (
+                "channels-last tensor" if order_of(source) is Order.PIXELS else "tensor whose channels lie side by side"
+            )
+            message = f"{name} copies a {what} to contiguous"
             advice = advice_for(call)
         yield Draft(
             index,
