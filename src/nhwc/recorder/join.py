@@ -25,7 +25,7 @@ def join(raw: RawCall, inside: Inside | None, library_output: bytes, *, ran: boo
         named = [library.name_operand(reorder, shapes, transposed=transposed) for reorder in reorders]
         # matrices have no memory format: only that a weight is packed again at every call is worth telling
         reorders = [reorder for reorder in named if len(reorder.shape) > 2 or reorder.operand == "weights"]
-    if inside is None:
+    if inside is None or "." not in call.operator:  # a higher-order operator, which the dispatcher does not announce
         return replace(call, caller=call.operator, reorders=tuple(reorders))
     if not ran:
         return replace(call, caller=inside.caller)

@@ -90,6 +90,7 @@ class ModuleStack:
         self._handles.clear()
         self._paths.clear()
         self._keep.clear()
+        self._on_root = None  # it leads back here: a cycle would keep the model alive
 
     def _stack(self) -> list[_Running]:
         stack: list[_Running] | None = getattr(self._local, "stack", None)
@@ -111,7 +112,7 @@ class ModuleStack:
             )
         in_backward = torch._C._current_autograd_node() is not None
         self._stack().append(_Running(path, kind, in_backward, id(module)))
-        if not any(module.children()):
+        if next(module.children(), None) is None:
             self.layers.setdefault(path, kind)
 
     def _leave_module(self, module: nn.Module, _inputs: object, _output: object) -> None:

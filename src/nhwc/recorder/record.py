@@ -167,6 +167,11 @@ class _Recording:
         for name, tensor in state.items():
             if not is_lazy(tensor):
                 self.tensors.give_name(tensor, _join_path(prefix, name))
+        compiled = [name or "the model" for name, part in inner.named_modules() if is_compiled(part)]
+        if compiled:
+            self.limits.append(
+                f"{', '.join(compiled)} is compiled, but ran in eager mode while operators were recorded"
+            )
         lazy = [name for name, tensor in state.items() if is_lazy(tensor)]
         if lazy:
             self.limits.append(
@@ -251,6 +256,11 @@ class _Recording:
         refusal = static.refusal(self.error) if self.options.static else None
         if refusal is not None:
             raise refusal from self.error
+        if "torch dispatch mode" in str(self.error):  # what torch.compile says of our mode where it must compile
+            raise RecordingError(
+                "the step calls torch.compile with fullgraph=True (flex_attention does), which torch refuses while its "
+                "operators are recorded: compile the whole model instead, or record it without that part"
+            ) from self.error
         if not self.options.keep_error:
             raise ModelError(f"the step raised {type(self.error).__name__}: {first_line(self.error)}") from self.error
 

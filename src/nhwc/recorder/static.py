@@ -1,18 +1,18 @@
 """Fake tensors: a step that computes nothing and holds no data, for models larger than memory.
 
 Private interfaces, read from torch 2.11 to 2.14: torch._subclasses.fake_tensor (FakeTensorMode, FakeTensor and the
-exceptions by which they refuse), and torch._prims_common.suggest_memory_format (the format that eager kernels derive
-from an operand's strides).
+exceptions by which they refuse), and of torch._prims_common suggest_memory_format (the format that eager kernels derive
+from an operand's strides) and compute_elementwise_output_strides (the order that pointwise kernels derive from several).
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
 from torch import nn
-from torch._prims_common import suggest_memory_format
+from torch._prims_common import compute_elementwise_output_strides, suggest_memory_format
 from torch._subclasses.fake_tensor import (
     DataDependentOutputException,
     DynamicOutputShapeException,
@@ -97,34 +97,57 @@ def refusal(error: BaseException) -> RecordingError | None:
     )
 
 
-#: Operators whose result, by the fake tensors of torch 2.14, lies in another format than eager's on the CPU: the
-#: position of the operand whose format eager's result takes, None where eager answers in contiguous whatever comes in.
-#: tests/recorder/test_static.py holds every entry against the installed torch, and looks for more.
-DISAGREEMENTS: dict[str, int | None] = {
-    "native_group_norm": 0,
-    "native_group_norm_backward": 1,
-    "channel_shuffle": 0,
-    "native_channel_shuffle": 0,
-    "reflection_pad3d": 0,
-    "replication_pad3d": 0,
-    "reflection_pad2d_backward": 1,
-    "replication_pad2d_backward": 1,
-    "reflection_pad3d_backward": 1,
-    "replication_pad3d_backward": 1,
-    "glu_backward": None,
-    "_log_softmax_backward_data": None,
+Strides = tuple[int, ...]
+Rule = Callable[[Sequence[torch.Tensor], torch.Tensor], Strides]
+
+
+def _format_of(operand: int) -> Rule:
+    """Eager's result takes the format that its kernel derives from this operand's strides."""
+    return lambda inputs, result: strides_for(tuple(result.shape), suggest_memory_format(inputs[operand]))
+
+
+def _elementwise(*order: int) -> Rule:
+    """Eager's result takes its order of dimensions from these operands, the first that settles it."""
+    return lambda inputs, _result: tuple(compute_elementwise_output_strides(*(inputs[operand] for operand in order)))
+
+
+def _contiguous(_inputs: Sequence[torch.Tensor], result: torch.Tensor) -> Strides:
+    """Eager answers in contiguous whatever comes in."""
+    return strides_for(tuple(result.shape), CONTIGUOUS)
+
+
+#: Operators whose (first) result, by the fake tensors of torch 2.14, lies in another format than eager's on the CPU, and
+#: how eager's lies. tests/recorder/test_static.py holds every entry against the installed torch, and looks for more.
+DISAGREEMENTS: dict[str, Rule] = {
+    "native_group_norm": _format_of(0),
+    "native_group_norm_backward": _format_of(1),
+    "native_batch_norm_backward": _format_of(1),
+    "native_layer_norm_backward": _contiguous,
+    "channel_shuffle": _format_of(0),
+    "native_channel_shuffle": _format_of(0),
+    "reflection_pad3d": _format_of(0),
+    "replication_pad3d": _format_of(0),
+    "reflection_pad2d_backward": _format_of(1),
+    "replication_pad2d_backward": _format_of(1),
+    "reflection_pad3d_backward": _format_of(1),
+    "replication_pad3d_backward": _format_of(1),
+    "hardswish_backward": _elementwise(0, 1),
+    "glu_backward": _contiguous,
+    "_log_softmax_backward_data": _contiguous,
 }
 
 
-def eager_strides(func: Any, inputs: Sequence[torch.Tensor], result: torch.Tensor) -> tuple[int, ...] | None:
+def eager_strides(func: Any, inputs: Sequence[torch.Tensor], result: torch.Tensor) -> Strides | None:
     """The strides that eager gives the (first) result of ``func`` on the CPU; None where the fake ones are right."""
-    name = func.name().removeprefix("aten::").split(".")[0]
-    if name not in DISAGREEMENTS or result.device.type != "cpu" or result.dim() not in (4, 5):
+    rule = DISAGREEMENTS.get(_name_of(func))
+    if rule is None or result.device.type != "cpu" or result.dim() not in (4, 5):
         return None
-    operand = DISAGREEMENTS[name]
-    memory_format = CONTIGUOUS if operand is None else suggest_memory_format(inputs[operand])
-    strides = strides_for(tuple(result.shape), memory_format)
+    strides = rule(inputs, result)
     return None if strides == tuple(result.stride()) else strides
+
+
+def _name_of(func: Any) -> str:
+    return str(func.name()).removeprefix("aten::").split(".")[0]
 
 
 class Correction:
@@ -144,7 +167,7 @@ class Correction:
         strides = eager_strides(func, inputs, first)
         if strides is None:
             return result
-        self._corrected.setdefault(func.name().removeprefix("aten::").split(".")[0])
+        self._corrected.setdefault(_name_of(func))
         restrided = first.new_empty_strided(tuple(first.shape), strides)
         return (restrided, *result[1:]) if isinstance(result, tuple) else restrided
 
