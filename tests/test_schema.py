@@ -107,6 +107,14 @@ def test_totals_are_those_of_the_report() -> None:
     assert totals["culprits"] == 16
 
 
+def test_totals_that_are_not_finite_are_still_json() -> None:
+    report = sample.shufflenet()
+    endless = Report(report.trace, [dataclasses.replace(report.findings[0], ms=float("inf"))])
+    document = json.loads(json.dumps(dump_report(endless), allow_nan=False))
+    assert document["totals"]["lost_ms"] == {"float": "inf"}
+    assert load_report(document) == endless
+
+
 def test_two_functions_on_one_line_stay_apart() -> None:
     report = sample.shufflenet()
     first, second = report.findings[:2]

@@ -80,12 +80,14 @@ def dump_report(report: Report) -> Document:
     return {
         "format": REPORT_FORMAT,
         "version": VERSION,
-        "totals": {
-            "culprits": len(report.culprits),
-            "lost_ms": report.lost_ms,
-            "lost_bytes": report.lost_bytes,
-            "lost_share": report.lost_share,
-        },
+        "totals": _plain(
+            {
+                "culprits": len(report.culprits),
+                "lost_ms": report.lost_ms,
+                "lost_bytes": report.lost_bytes,
+                "lost_share": report.lost_share,
+            }
+        ),
         "findings": findings,
         "sources": {label: dataclasses.asdict(source) for source, label in labels.items()},
         "trace": dump_trace(report.trace),
