@@ -91,10 +91,13 @@ def test_passing_a_loss_on_takes_no_blame() -> None:
     passed = step.call("relu", [lost], step.tensor(SHAPE, FIRST))
     mixed = step.call("add", [passed, x], step.tensor(SHAPE, FIRST), module="second")
     step.convolution(mixed, step.parameter("w", WEIGHT), copies=[copied(mixed, LAST)], module="third")
-    first, second, third = find(step.trace())
-    assert (first.module, first.cause) == ("first", None)
-    assert {second.cause, third.cause} == {first.id}
-    assert "the contiguous result of cumsum in first" in third.message
+    findings = {finding.module: finding for finding in find(step.trace())}
+    assert {module: finding.cause for module, finding in findings.items()} == {
+        "first": None,
+        "second": findings["first"].id,
+        "third": findings["first"].id,
+    }
+    assert "the contiguous result of cumsum in first" in findings["third"].message
 
 
 def test_channels_last_again_ends_the_blame() -> None:

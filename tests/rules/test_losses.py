@@ -122,6 +122,7 @@ def test_nh202_names_the_call_that_made_the_operand() -> None:
     step = Step()
     x = step.input()
     made = step.call("new_full", [x], step.tensor((2, 2, 4, 4), FIRST), module="coordinates")
+    step.call("fill_", [made], made, mutates=(0,))  # writing to it later does not make it
     step.call("cat", [x, made], step.tensor((2, 10, 4, 4), FIRST))
     (finding,) = find(step.trace())
     assert "new_full in coordinates (/model.py:1)" in finding.message
