@@ -173,6 +173,15 @@ def test_nh203_not_a_channel_slice_of_a_channels_last_gradient() -> None:
     assert find(step.trace()) == []
 
 
+def test_nh203_not_the_gradient_of_a_weight() -> None:
+    """NH301 compares those with their parameters, after the step."""
+    step = Step()
+    weight = step.parameter("w", WEIGHT)
+    step.call("mul", [weight], step.tensor(WEIGHT))
+    step.call("div", [step.tensor((8, 1, 1, 1))], step.tensor(WEIGHT, FIRST), phase=Phase.BACKWARD, forward=0)
+    assert only(step, "NH203") == []
+
+
 def test_nh203_consequences_carry_on_through_the_backward() -> None:
     step = Step()
     pooled(step, FIRST)
