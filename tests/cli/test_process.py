@@ -40,10 +40,17 @@ def test_a_reader_that_leaves_is_no_complaint(tmp_path: Path) -> None:
     code = (
         "import sys, typer\nfrom nhwc.cli.exits import one_sentence\n"
         "app = typer.Typer()\n"
-        "@app.command()\ndef f():\n    with one_sentence(False):\n        print('x' * 100000, flush=True)\napp()"
+        "@app.command()\ndef f():\n    with one_sentence(False):\n        print('x')\napp()"
     )
+    buffered = {key: value for key, value in os.environ.items() if key != "PYTHONUNBUFFERED"}
     done = subprocess.run(
-        [sys.executable, "-c", code], stdout=writing, stderr=subprocess.PIPE, text=True, timeout=60, check=False
+        [sys.executable, "-c", code],
+        stdout=writing,
+        stderr=subprocess.PIPE,
+        env=buffered,
+        text=True,
+        timeout=60,
+        check=False,
     )
     os.close(writing)
     assert (done.returncode, done.stderr) == (141, "")
