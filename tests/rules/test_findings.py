@@ -189,9 +189,20 @@ def test_only_the_named_rules_are_asked() -> None:
 # -- a rule that blames in a circle --------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("causes", [(1, 0), (0, 1), (1, 2), (None, 0)], ids=str)
+@pytest.mark.parametrize(
+    ("causes", "tied"),
+    [
+        ((None, 0), [None, "F1"]),
+        ((None, 0, 1), [None, "F1", "F1"]),  # a chain ends at its first
+        ((0, 1), [None, None]),  # itself
+        ((1, 0), [None, None]),  # a circle
+        ((1, 2), [None, None]),  # a call that no rule tells of
+        ((1, None), ["F2", None]),
+    ],
+    ids=str,
+)
 def test_whatever_a_rule_blames_causes_end(
-    monkeypatch: pytest.MonkeyPatch, causes: tuple[int | None, int | None]
+    monkeypatch: pytest.MonkeyPatch, causes: tuple[int | None, ...], tied: list[str | None]
 ) -> None:
     monkeypatch.setattr("nhwc.rules.registry.RULES", known := {})
     monkeypatch.setattr("nhwc.rules.findings.RULES", known)
@@ -203,7 +214,7 @@ def test_whatever_a_rule_blames_causes_end(
 
     rule("NH999", kind="copy", severity=Severity.WARNING)(blaming)
     findings = find(Step().trace())
-    assert len(findings) == 2
+    assert [f.cause for f in sorted(findings, key=lambda f: f.operator)] == tied
     assert_well_tied(findings)
 
 
