@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import gc
-import os
 import random
 import tempfile
 from collections.abc import Callable, Iterator
@@ -24,11 +23,8 @@ def _bytes(tensor: torch.Tensor | None) -> bytes | None:
 
 
 def _descriptors() -> set[str]:
-    return {f"{name}:{os.readlink(f'/proc/self/fd/{name}')}" for name in os.listdir("/proc/self/fd") if _is_open(name)}
-
-
-def _is_open(name: str) -> bool:
-    return Path(f"/proc/self/fd/{name}").exists() or Path(f"/proc/self/fd/{name}").is_symlink()
+    # the one that lists the folder is closed by the time it is read
+    return {f"{entry.name}:{entry.readlink()}" for entry in Path("/proc/self/fd").iterdir() if entry.is_symlink()}
 
 
 def global_state() -> dict[str, object]:
@@ -61,7 +57,7 @@ def global_state() -> dict[str, object]:
         "python random": random.getstate(),
         "numpy random": repr(np.random.get_state()),
         "file descriptors": _descriptors(),
-        "temporary files": set(os.listdir(tempfile.gettempdir())),
+        "temporary files": set(Path(tempfile.gettempdir()).iterdir()),
     }
 
 

@@ -34,15 +34,16 @@ class Compare(TorchDispatchMode):
             with self.fake:
                 inputs = [leaf for leaf in tree_leaves((fakes, options)) if isinstance(leaf, torch.Tensor)]
                 promised = Correction()(func, inputs, func(*fakes, **options))
-        except Exception:  # what fake tensors refuse, a static recording refuses too
+        except Exception:  # noqa: BLE001 - what fake tensors refuse, a static recording refuses too
             return func(*args, **kwargs)
         result = func(*args, **kwargs)
         pairs = zip(tree_leaves(result), tree_leaves(promised), strict=True)
         for eager, fake in pairs:
-            if isinstance(eager, torch.Tensor) and eager.dim() in FORMATS and eager.layout is torch.strided:
-                if eager.numel() and eager.shape == fake.shape and significant(eager) != significant(fake):
-                    strides = [tuple(value.stride()) for value in inputs]
-                    self.found.setdefault(func.name(), []).append((strides, eager.stride(), fake.stride()))
+            if not isinstance(eager, torch.Tensor) or eager.dim() not in FORMATS or eager.layout is not torch.strided:
+                continue
+            if eager.numel() and eager.shape == fake.shape and significant(eager) != significant(fake):
+                strides = [tuple(value.stride()) for value in inputs]
+                self.found.setdefault(func.name(), []).append((strides, eager.stride(), fake.stride()))
         return result
 
 
@@ -80,18 +81,18 @@ def unexpected() -> dict[str, list[tuple[object, ...]]]:
 
     compare = Compare()
     ran = 0
-    for operator in op_db:
-        if torch.float32 not in operator.supported_dtypes("cpu"):
-            continue
-        for first, args, kwargs in samples(operator):
-            with warnings.catch_warnings():
-                warnings.simplefilter("ignore")
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        for operator in op_db:
+            if torch.float32 not in operator.supported_dtypes("cpu"):
+                continue
+            for first, args, kwargs in samples(operator):
                 try:
                     with compare:
                         outputs = tree_leaves(operator(first, *args, **kwargs))
                         backward([leaf for leaf in outputs if isinstance(leaf, torch.Tensor) and leaf.requires_grad])
                     ran += 1
-                except Exception:  # a sample that does not run in channels last
+                except Exception:  # noqa: BLE001, S112 - a sample that does not run in channels last
                     continue
     assert ran > 500, "torch's samples were not found"
     return compare.found

@@ -252,7 +252,7 @@ def test_strange_tensors_do_not_make_it_raise(name: str) -> None:
 
 def test_tensors_without_strides_have_no_shape() -> None:
     trace = record(lambda x: x @ torch.ones(3, 3), sparse())
-    assert (trace.inputs[0].shape, trace.inputs[0].strides) == ((), ())
+    assert (trace.inputs[0].shape, trace.inputs[0].strides, trace.inputs[0].nbytes) == ((), (), 0)
 
 
 class Wrapped(torch.Tensor):

@@ -242,12 +242,12 @@ class Raises(nn.Module):
         return x
 
 
-class Interrupted(Exception):
+class StepError(Exception):
     """Stands for an error of the user's model."""
 
 
 def fail() -> None:
-    raise Interrupted("no")
+    raise StepError("no")
 
 
 def press_ctrl_c() -> None:
@@ -270,7 +270,7 @@ def test_a_step_that_ends_early(
     if error is fail:
         trace = record(model, image, options=Options(train=True, keep_error=True))
         assert trace.error is not None
-        assert trace.error.type == "Interrupted"
+        assert trace.error.type == "StepError"
 
 
 def test_an_operator_that_raises_is_named(leaves_no_trace: Watch, small: Small) -> None:
@@ -287,7 +287,7 @@ def test_a_training_step_that_ends_in_its_optimizer(leaves_no_trace: Watch, smal
     def step() -> None:
         small(image).sum().backward()
         optimizer.step()
-        raise Interrupted
+        raise StepError
 
     leaves_no_trace(small, also=state_of(optimizer))
     with pytest.raises(ModelError):

@@ -24,15 +24,18 @@ LINES = {
     ),
     # quantized, with scales
     HEAD
-    + "src:f32::blocked:abcd::f0 dst:s8::blocked:acdb::f0,attr-scales:src0:0:f32 attr-zero-points:dst0:0:s32,,1x2x3x4,1": Reorder(
+    + "src:f32::blocked:abcd::f0 dst:s8::blocked:acdb::f0,"
+    + "attr-scales:src0:0:f32 attr-zero-points:dst0:0:s32,,1x2x3x4,1": Reorder(
         "oneDNN", "", "abcd", "acdb", (1, 2, 3, 4), 24, 1.0
     ),
     # without the "primitive" field, as before 3.3
-    "onednn_verbose,v1,exec,cpu,reorder,jit:blk,undef,src:f32::blocked:abcd::f0 dst:f32::blocked:aBcd8b::f0,,,1x8x2x2,0.5": Reorder(
+    "onednn_verbose,v1,exec,cpu,reorder,jit:blk,undef,"
+    "src:f32::blocked:abcd::f0 dst:f32::blocked:aBcd8b::f0,,,1x8x2x2,0.5": Reorder(
         "oneDNN", "", "abcd", "aBcd8b", (1, 8, 2, 2), 128, 0.5
     ),
     # without the version, with the type after an underscore, as before 3.1
-    "onednn_verbose,exec,cpu,reorder,jit:uni,undef,src_f32::blocked:abcd:f0 dst_f32::blocked:acdb:f0,,,2x3x4x5,0.0109863": Reorder(
+    "onednn_verbose,exec,cpu,reorder,jit:uni,undef,"
+    "src_f32::blocked:abcd:f0 dst_f32::blocked:acdb:f0,,,2x3x4x5,0.0109863": Reorder(
         "oneDNN", "", "abcd", "acdb", (2, 3, 4, 5), 480, 0.0109863
     ),
     # with a time stamp
@@ -49,10 +52,14 @@ LINES = {
 OTHERS = [
     "onednn_verbose,v1,info,oneDNN v3.12.0 (commit 0)",
     "onednn_verbose,v1,primitive,info,template:operation,engine,primitive,implementation,prop_kind,memory_descriptors,time",
-    "onednn_verbose,v1,primitive,create:cache_miss,cpu,reorder,jit:uni,undef,"
-    "src:f32::blocked:abcd::f0 dst:f32::blocked:acdb::f0,,,2x8x16x16,0.017",
-    "onednn_verbose,v1,primitive,exec,cpu,convolution,jit:avx2,forward_training,src:f32:a:blocked:abcd::f0 "
-    "wei:f32:a:blocked:Acdb16a::f0 bia:f32:a:blocked:a::f0 dst:f32:a:blocked:aBcd16b::f0,,alg:convolution_direct,mb2_ic8,0.03",
+    (
+        "onednn_verbose,v1,primitive,create:cache_miss,cpu,reorder,jit:uni,undef,"
+        "src:f32::blocked:abcd::f0 dst:f32::blocked:acdb::f0,,,2x8x16x16,0.017"
+    ),
+    (
+        "onednn_verbose,v1,primitive,exec,cpu,convolution,jit:avx2,forward_training,src:f32:a:blocked:abcd::f0 "
+        "wei:f32:a:blocked:Acdb16a::f0 bia:f32:a:blocked:a::f0 dst:f32:a:blocked:aBcd16b::f0,,alg:direct,mb2_ic8,0.03"
+    ),
     HEAD + "src:f32::blocked:a::f0 dst:f32::blocked:a::f0,attr-scratchpad:user,,16,0.00292969",
     HEAD + "src:f32::blocked:abcd::f0,,,2x8x16x16,0.017",
     HEAD + "src:f32 dst:f32,,,2x8x16x16,0.017",

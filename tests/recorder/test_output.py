@@ -111,11 +111,15 @@ def test_the_descriptor_is_given_back_when_the_block_raises(tmp_path: Path) -> N
     descriptor = os.open(path, os.O_CREAT | os.O_RDWR)
     try:
         with pytest.raises(ZeroDivisionError), captured(descriptor, bytes):
-            os.write(descriptor, b"kept")
-            raise ZeroDivisionError
+            write_and_fail(descriptor)
         assert path.read_bytes() == b"kept"
     finally:
         os.close(descriptor)
+
+
+def write_and_fail(descriptor: int) -> None:
+    os.write(descriptor, b"kept")
+    raise ZeroDivisionError
 
 
 def test_a_lot_of_output_passes(tmp_path: Path) -> None:

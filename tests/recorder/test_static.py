@@ -84,7 +84,7 @@ def test_real_inputs_meet_a_fake_model() -> None:
 
 
 def test_a_training_step_needs_a_model() -> None:
-    with pytest.raises(RecordingError, match="pass the nn.Module"):
+    with pytest.raises(RecordingError, match=r"pass the nn\.Module"):
         record(lambda: None, options=STATIC)
 
 
@@ -286,9 +286,9 @@ def test_a_large_network_at_a_large_batch_fits() -> None:
 
     import torchvision
 
+    model = torchvision.models.resnet152().to(memory_format=torch.channels_last)
     with fake_mode():
-        model = torchvision.models.resnet152().to(memory_format=torch.channels_last)
-        image = torch.empty(256, 3, 224, 224).to(memory_format=torch.channels_last)
+        image = torch.empty(256, 3, 224, 224, memory_format=torch.channels_last)
     before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     trace = record(model, image, options=STATIC_TRAIN)
     assert len(calls(trace, "convolution_backward")) == 155

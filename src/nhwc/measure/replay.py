@@ -17,6 +17,8 @@ from nhwc.measure.clock import Clock, summarize
 from nhwc.measure.formats import in_one_format
 from nhwc.model import Call, Measurement, TensorMeta
 
+_NAMESPACES = ("aten", "prims", "mkldnn", "torchvision")
+
 
 @dataclass(frozen=True)
 class Lost:
@@ -26,7 +28,7 @@ class Lost:
     call: Measurement
 
 
-class NotReplayable(Exception):
+class NotReplayableError(Exception):
     """The call cannot be run again from what the trace holds."""
 
 
@@ -36,23 +38,32 @@ def replay(
     repeats: int,
     budget_s: float,
     progress: Callable[[int, int], None] | None = None,
+    *,
+    clock_for: Callable[[str], Clock] = Clock,
+    now_s: Callable[[], float] = time.monotonic,
 ) -> dict[int, Lost]:
     """Call index → Lost, for every call that can be replayed before ``budget_s`` seconds have passed.
 
-    ``whole``: indices of the calls that would not be made at all in one format (pure conversions): all their time is
-    lost. Calls that look alike are measured once.
+    whole: indices of the calls that would not be made at all in one format (pure conversions): all their time is
+        lost. Calls that look alike are measured once.
+    repeats: timings of a call, 1 or more.
+    progress: told (calls done, calls in all) after each.
+    clock_for: device → its clock. now_s: the clock of the budget.
+
+    Random state is as before afterwards. Operators of other libraries than torch's and torchvision's are not run: what
+    they do besides computing is not known.
     """
     known: dict[object, Lost | None] = {}
     results: dict[int, Lost] = {}
-    started = time.monotonic()
+    started = now_s()
     with torch.random.fork_rng(devices=_cuda_devices(calls)), torch.no_grad():
         for done, call in enumerate(calls):
             key = (call.operator, _layouts(call.inputs), repr(call.arguments), repr(call.keywords), call.index in whole)
             if key not in known:
-                if time.monotonic() - started > budget_s:
+                if now_s() - started > budget_s:
                     known[key] = None
                 else:
-                    known[key] = _measure(call, call.index in whole, repeats)
+                    known[key] = _measure(call, call.index in whole, repeats, clock_for)
             measured = known[key]
             if measured is not None:
                 results[call.index] = measured
@@ -70,15 +81,15 @@ def _cuda_devices(calls: Sequence[Call]) -> list[int]:
     return sorted(device.index or 0 for device in devices if device.type == "cuda")
 
 
-def _measure(call: Call, whole: bool, repeats: int) -> Lost | None:
+def _measure(call: Call, whole: bool, repeats: int, clock_for: Callable[[str], Clock]) -> Lost | None:
     try:
         actual = _runner(call, call.inputs)
         variants = [] if whole else [_runner(call, metas) for metas in _one_format_inputs(call)]
-        clock = Clock(call.inputs[0].device if call.inputs else "cpu")
+        clock = clock_for(call.inputs[0].device if call.inputs else "cpu")
         for run in (actual, *variants):
             run()
         samples = [[clock.time_ms(run) for run in (actual, *variants)] for _ in range(repeats)]
-    except (NotReplayable, RuntimeError, TypeError, ValueError, NotImplementedError, IndexError):
+    except (NotReplayableError, RuntimeError, TypeError, ValueError, NotImplementedError, IndexError):
         # made-up index values or missing custom classes: the finding then says that it was not measured
         return None
     as_ran = summarize([sample[0] for sample in samples])
@@ -104,19 +115,26 @@ def _runner(call: Call, metas: Sequence[TensorMeta]) -> Callable[[], object]:
 
 
 def _overload(name: str) -> Any:
-    namespace, operator, overload = name.split(".", 2)
+    namespace, _, rest = name.partition(".")
+    operator, _, overload = rest.partition(".")
+    if namespace not in _NAMESPACES:
+        raise NotReplayableError(name)
     try:
         return getattr(getattr(getattr(torch.ops, namespace), operator), overload)
     except AttributeError as error:
-        raise NotReplayable(name) from error
+        raise NotReplayableError(name) from error
 
 
 def _made_up(meta: TensorMeta) -> torch.Tensor:
     """A tensor of that shape, strides and dtype: small random numbers, zeros for integers (always a valid index)."""
-    if not meta.dtype or not hasattr(torch, meta.dtype):
-        raise NotReplayable(meta.dtype)
+    if not meta.itemsize or not hasattr(torch, meta.dtype):  # no bytes: sparse, nested, opaque
+        raise NotReplayableError(meta.dtype)
     dtype = getattr(torch, meta.dtype)
-    extent = 1 + sum((size - 1) * stride for size, stride in zip(meta.shape, meta.strides, strict=True)) if 0 not in meta.shape else 0
+    extent = (
+        1 + sum((size - 1) * stride for size, stride in zip(meta.shape, meta.strides, strict=True))
+        if 0 not in meta.shape
+        else 0
+    )
     if dtype.is_floating_point and meta.itemsize >= 2:
         memory = torch.rand(max(extent, 1), device=meta.device, dtype=torch.float32).to(dtype)
     else:
@@ -137,4 +155,4 @@ def _decode(value: object, tensors: Sequence[torch.Tensor]) -> Any:
         if value["torch"] == "device":
             return torch.device(value["value"])
         return getattr(torch, value["value"])
-    raise NotReplayable(str(value))
+    raise NotReplayableError(str(value))

@@ -137,7 +137,8 @@ class ModuleStack:
         if len(below) != 1:
             _add(
                 self.confusions,
-                f"module {paths[0]!r} is shared by {len(paths)} paths ({', '.join(paths)}); its calls are listed under one",
+                f"module {paths[0]!r} is shared by {len(paths)} paths ({', '.join(paths)}); "
+                "its calls are listed under one",
             )
         return (below or paths)[0]
 

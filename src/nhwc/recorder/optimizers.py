@@ -37,7 +37,7 @@ class OptimizerWatch:
 
 
 def state_layouts(optimizer: Optimizer, names: Mapping[int, str]) -> list[OptimizerStateMeta]:
-    """Every state tensor of the shape of its parameter (``names``: id(parameter) → name), with the strides of all three.
+    """Every state tensor of its parameter's shape (``names``: id(parameter) → name), with the strides of all three.
 
     A parameter without state yet gives one entry with key "" where its gradient exists, so that a gradient whose
     strides differ is seen in the first step too.

@@ -87,7 +87,7 @@ class _Recording:
                 try:
                     with fake or contextlib.nullcontext(), recorder:
                         self._run_step()
-                except Exception as error:
+                except Exception as error:  # noqa: BLE001 - the user's step may raise anything
                     self.error = error
                 library_output = capture.read() if capture is not None else b""
                 parameters = self._parameters()

@@ -47,7 +47,7 @@ def run_model(
     options: Options,
     state: Mapping[str, torch.Tensor] | None = None,
 ) -> None:
-    """One step of a model as ``options`` say; ``state`` replaces its parameters and buffers for the time of the call."""
+    """One step of a model as ``options`` say; ``state`` stands in for its parameters and buffers during the call."""
     model.train(options.train)
     autocast: contextlib.AbstractContextManager[Any] = contextlib.nullcontext()
     if options.amp is not None:

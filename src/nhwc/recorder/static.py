@@ -1,8 +1,9 @@
 """Fake tensors: a step that computes nothing and holds no data, for models larger than memory.
 
 Private interfaces, read from torch 2.11 to 2.14: torch._subclasses.fake_tensor (FakeTensorMode, FakeTensor and the
-exceptions by which they refuse), and of torch._prims_common suggest_memory_format (the format that eager kernels derive
-from an operand's strides) and compute_elementwise_output_strides (the order that pointwise kernels derive from several).
+exceptions by which they refuse), and of torch._prims_common suggest_memory_format (the format that eager kernels
+derive from an operand's strides) and compute_elementwise_output_strides (the order that pointwise kernels derive from
+several operands).
 """
 
 from __future__ import annotations
@@ -116,8 +117,8 @@ def _contiguous(_inputs: Sequence[torch.Tensor], result: torch.Tensor) -> Stride
     return strides_for(tuple(result.shape), CONTIGUOUS)
 
 
-#: Operators whose (first) result, by the fake tensors of torch 2.14, lies in another format than eager's on the CPU, and
-#: how eager's lies. tests/recorder/test_static.py holds every entry against the installed torch, and looks for more.
+#: Operators whose (first) result, by the fake tensors of torch 2.14, lies in another format than eager's on the CPU,
+#: and how eager's lies. tests/recorder/test_static.py holds each against the installed torch, and looks for more.
 DISAGREEMENTS: dict[str, Rule] = {
     "native_group_norm": _format_of(0),
     "native_group_norm_backward": _format_of(1),

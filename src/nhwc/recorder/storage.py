@@ -62,17 +62,18 @@ class TensorReader:
         return self._names.get(self._storages.of(tensor))
 
     def read(self, tensor: torch.Tensor) -> TensorMeta:
-        """What is noted of ``tensor``; one without plain sizes and strides (sparse, nested, opaque) has shape ()."""
+        """What is noted of ``tensor``; one without plain sizes and strides (sparse, nested, opaque) has shape () and no
+        bytes."""
         storage = self._storages.of(tensor)
         shape, strides, offset = _geometry(tensor)
         return TensorMeta(
             shape,
-            strides,
+            strides or (),
             str(tensor.dtype).removeprefix("torch."),
             str(tensor.device),
             storage,
             offset,
-            tensor.element_size(),
+            tensor.element_size() if strides is not None else 0,
             self._names.get(storage),
         )
 
@@ -81,13 +82,13 @@ class TensorReader:
         self._storages.clear()
 
 
-def _geometry(tensor: torch.Tensor) -> tuple[tuple[int, ...], tuple[int, ...], int]:
+def _geometry(tensor: torch.Tensor) -> tuple[tuple[int, ...], tuple[int, ...] | None, int]:
     if tensor.layout is not torch.strided or tensor.is_nested:
-        return (), (), 0
+        return (), None, 0
     try:
         shape, strides, offset = tuple(tensor.shape), tuple(tensor.stride()), tensor.storage_offset()
     except NO_STORAGE:
-        return (), (), 0
+        return (), None, 0
     if not all(type(number) is int for number in (*shape, *strides, offset)):  # symbolic sizes
-        return (), (), 0
+        return (), None, 0
     return shape, strides, int(offset)

@@ -17,7 +17,7 @@ _get_next_number: Any = torch.autograd._get_sequence_nr  # type: ignore[attr-def
 
 
 class ForwardTies:
-    """Remembers for every node's number the call that it belongs to: ``note`` in the order of the calls, then ``of``."""
+    """Remembers for every node's number the call that it belongs to: ``note`` calls in their order, then ask ``of``."""
 
     def __init__(self) -> None:
         #: number → thread → (call, operator)
