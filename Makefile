@@ -3,8 +3,9 @@ PYTHON ?= python3
 BIN := .venv/bin
 # Named by content, so that neither a fresh checkout nor a touched file installs again.
 STAMP := .venv/.installed-$(shell cat pyproject.toml constraints.txt | cksum | cut -d' ' -f1)
+BENCHMARKS := $(patsubst benchmarks/%.py,%,$(shell grep -l __main__ benchmarks/*.py))
 
-.PHONY: help demo test slow lint format check clean
+.PHONY: help demo test slow bench lint format check clean
 .DEFAULT_GOAL := help
 
 help: ## say what there is to type
@@ -24,6 +25,9 @@ test: $(STAMP) ## the default tests, under twelve minutes on two cores
 
 slow: $(STAMP) ## the tests that the default run leaves out
 	$(BIN)/python -m pytest -m slow
+
+bench: $(STAMP) ## every benchmark, its result in benchmarks/results/; wants a machine to itself
+	for name in $(BENCHMARKS); do $(BIN)/python benchmarks/$$name.py -o benchmarks/results/$$name.json || exit 1; done
 
 lint: $(STAMP) ## format check, linter, strict types
 	$(BIN)/ruff format --check
