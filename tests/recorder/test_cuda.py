@@ -1,8 +1,10 @@
 """cuDNN's layout kernels, told by name, from made-up profiler events."""
 
 from dataclasses import dataclass
+from types import SimpleNamespace
 
 from nhwc.recorder.cuda import layout_kernels
+from nhwc.recorder.inner import look_inside
 
 
 @dataclass
@@ -51,3 +53,17 @@ def test_kernels_without_a_launcher_or_without_a_change_of_layout_are_left_out()
         Event("cudnn_infer_ampere_scudnn_winograd_128x128_nchw", 3),
     ]
     assert layout_kernels(events) == {}
+
+
+def test_a_kernel_belongs_to_the_call_that_launched_it() -> None:
+    launcher = SimpleNamespace(
+        name="aten::cudnn_convolution", children=[], correlation_id=7, duration_time_ns=1_000_000
+    )
+    call = SimpleNamespace(name="aten::convolution", children=[launcher], correlation_id=6, duration_time_ns=1_500_000)
+    marked = SimpleNamespace(name="nhwc#0", children=[call])
+    kernels = layout_kernels(
+        [Event("cudnn::ops::nchwToNhwcKernel<float>", 7), Event("cudnn::ops::nchwToNhwcKernel<float>", 9)]
+    )
+    inside = look_inside(marked, "aten::conv2d", kernels)
+    assert [reorder.operand for reorder in inside.reorders] == ["src"]
+    assert look_inside(marked, "aten::conv2d").reorders == []

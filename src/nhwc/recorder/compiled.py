@@ -50,7 +50,7 @@ def named_kernels() -> Iterator[None]:
 
 def record_compiled(model: nn.Module, inputs: Sequence[Any], kwargs: Mapping[str, Any], options: Options) -> Trace:
     """Run a compiled model once, after a run that compiles it, and return what can be seen of it."""
-    profiler = KernelProfiler()
+    profiler = KernelProfiler(device_of(model, inputs))
     error: Exception | None = None
     output = b""
     with contextlib.ExitStack() as stack:
@@ -69,7 +69,7 @@ def record_compiled(model: nn.Module, inputs: Sequence[Any], kwargs: Mapping[str
             with profiler.running():
                 run_model(model, inputs, kwargs, options)
             output = capture.read() if capture is not None else b""
-        except Exception as raised:
+        except Exception as raised:  # noqa: BLE001 the user's step may raise anything
             error = raised
         parameters = _parameters(model)
     if error is not None and not options.keep_error:
@@ -77,7 +77,7 @@ def record_compiled(model: nn.Module, inputs: Sequence[Any], kwargs: Mapping[str
     calls = _with_reorders(_calls(profiler.roots), output, {parameter.tensor.shape for parameter in parameters})
     fused = [call.operator for call in calls if call.operator.startswith("inductor.")]
     limits = [
-        f"torch.compile fuses operators: {len(fused)} fused kernels are seen by name only, not the copies and strides inside them",
+        f"torch.compile fuses operators: of {len(fused)} fused kernels only the names are seen, not copies or strides",
         "a compiled graph tells no module paths, source lines or results of its operators",
     ]
     copying = sorted({name.removeprefix("inductor.") for name in fused if "clone" in name or "copy" in name})
@@ -178,6 +178,7 @@ def _with_reorders(calls: list[Call], output: bytes, weights: set[tuple[int, ...
             continue
         reorder = library.parse_reorder(line)
         if reorder is not None and convolutions:
-            shapes = {"weights": shape for shape in weights if library.same_shape(reorder.shape, shape)}
+            weight = next((shape for shape in weights if library.same_shape(reorder.shape, shape)), None)
+            shapes = {} if weight is None else {"weights": weight}
             found.setdefault(convolutions[done], []).append(library.name_operand(reorder, shapes))
     return [replace(call, reorders=tuple(found.get(call.index, ()))) for call in calls]

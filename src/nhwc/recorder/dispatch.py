@@ -71,7 +71,7 @@ class CallRecorder(TorchDispatchMode):
     ) -> None:
         super().__init__()  # type: ignore[no-untyped-call]
         self.raw: list[RawCall] = []
-        self.failed: tuple[int, BaseException] | None = None
+        self._failed: tuple[int, BaseException] | None = None
         self.inner = inner
         self._modules = modules
         self._tensors = tensors
@@ -83,6 +83,11 @@ class CallRecorder(TorchDispatchMode):
         self._born: set[int] = set()
         self._optimizer: tuple[bool, bool] | None = None
         self._lines: dict[tuple[str, Source | None], list[int]] = {}
+
+    def forget_failure(self, error: BaseException | None) -> int | None:
+        """The call that raised ``error``, None where no operator did; the exception is let go."""
+        failed, self._failed = self._failed, None
+        return failed[0] if failed is not None and failed[1] is error else None
 
     def enter_optimizer(self, optimizer: Optimizer) -> None:
         """Calls up to ``leave_optimizer`` are the optimizer's, but for those of a closure that it calls."""
@@ -134,7 +139,7 @@ class CallRecorder(TorchDispatchMode):
             with marker(index) if self.inner else contextlib.nullcontext():
                 result = func(*args, **kwargs)
         except BaseException as error:
-            self.failed = (index, error)
+            self._failed = (index, error)
             raise
         if self._library is not None:
             raw.output_end = self._library.position()

@@ -24,7 +24,8 @@ def processor_name() -> str:
 def environment(device: torch.device | str = "cpu") -> Environment:
     """The environment of a step on ``device``."""
     device = torch.device(device)
-    name = torch.cuda.get_device_name(device) if device.type == "cuda" else ""
+    # a static trace may speak of a GPU that is not here
+    name = torch.cuda.get_device_name(device) if device.type == "cuda" and torch.cuda.is_available() else ""
     try:
         version = metadata.version("nhwc")
     except metadata.PackageNotFoundError:

@@ -12,18 +12,27 @@ dtype, storage_data_ptr). ``missing()`` says what this torch lacks.
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterator
+import warnings
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 import torch
 from torch.profiler import ProfilerActivity
 
-from nhwc.model import InnerCopy, TensorMeta
+from nhwc.model import InnerCopy, Reorder, TensorMeta
+from nhwc.recorder.cuda import layout_kernels
 from nhwc.recorder.output import captured
 
 MARK = "nhwc#"
-_KINETO_NOISE = (b"SyncActivityProfilerHandler", b"DeviceProperties.cpp", b"kineto", b"Kineto", b"CuptiActivity")
+_KINETO_NOISE = (
+    b"SyncActivityProfilerHandler",
+    b"ActivityProfilerController",
+    b"DeviceProperties.cpp",
+    b"kineto",
+    b"Kineto",
+    b"CuptiActivity",
+)
 
 
 def missing() -> str | None:
@@ -46,12 +55,17 @@ class Inside:
     ms: float | None = None
     caller: str = ""
     copies: list[tuple[InnerCopy, int, int]] = field(default_factory=list)
+    reorders: list[Reorder] = field(default_factory=list)
 
 
 class KernelProfiler:
-    """Runs the CPU profiler over a step and reads ``insides``: call index → Inside. ``roots`` is the event tree."""
+    """Profiles a step and reads ``insides``: call index → Inside. ``roots`` is the event tree.
 
-    def __init__(self) -> None:
+    device: where the step runs; on a GPU its kernels are profiled too, for those that change a layout.
+    """
+
+    def __init__(self, device: torch.device) -> None:
+        self._on_gpu = device.type == "cuda"
         self.insides: dict[int, Inside] = {}
         self.error: str | None = None
         self.roots: list[Any] = []
@@ -65,8 +79,10 @@ class KernelProfiler:
         if self.error is not None:
             yield
             return
-        profile = torch.profiler.profile(activities=[ProfilerActivity.CPU], record_shapes=True, acc_events=False)
-        with captured(2, _without_noise):
+        activities = [ProfilerActivity.CPU, *([ProfilerActivity.CUDA] if self._on_gpu else [])]
+        profile = torch.profiler.profile(activities=activities, record_shapes=True, acc_events=False)
+        with captured(2, _without_noise), warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # torch 2.11 warns that events of one cycle are kept, which is what we want
             profile.start()
         try:
             yield
@@ -81,6 +97,7 @@ class KernelProfiler:
         if tree is None:
             self.error = f"torch {torch.__version__} gives no event tree: copies inside kernels cannot be seen"
             return
+        kernels = layout_kernels(results.events()) if self._on_gpu and results is not None else {}
         # explicit stack: a deep graph must not meet Python's recursion limit
         self.roots = list(tree())
         pending: list[tuple[Any, str]] = [(event, "") for event in self.roots]
@@ -88,7 +105,7 @@ class KernelProfiler:
             event, caller = pending.pop()
             name = event.name
             if name.startswith(MARK):
-                self.insides[int(name[len(MARK) :])] = look_inside(event, caller)
+                self.insides[int(name[len(MARK) :])] = look_inside(event, caller, kernels)
                 continue
             if not caller and "::" in name and not name.startswith(("autograd::", "torch::autograd")):
                 caller = name
@@ -100,8 +117,8 @@ def _without_noise(output: bytes) -> bytes:
     return b"".join(line for line in lines if not any(word in line for word in _KINETO_NOISE))
 
 
-def look_inside(event: Any, caller: str = "") -> Inside:
-    """Duration, caller and copies of what runs below ``event``."""
+def look_inside(event: Any, caller: str = "", kernels: Mapping[int, Sequence[Reorder]] | None = None) -> Inside:
+    """Duration, caller and copies of what runs below ``event``; ``kernels``: reorders by correlation id."""
     inside = Inside(caller=caller)
     operators = list(event.children)
     if operators:
@@ -114,6 +131,8 @@ def look_inside(event: Any, caller: str = "") -> Inside:
             copied = _copy_of(child)
             if copied is not None:
                 inside.copies.append(copied)
+        if kernels:
+            inside.reorders += kernels.get(child.correlation_id, ())
         pending.extend(child.children)
     inside.copies.reverse()
     return inside

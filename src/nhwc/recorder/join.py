@@ -38,7 +38,13 @@ def join(raw: RawCall, inside: Inside | None, library_output: bytes, *, ran: boo
         )
         for copy, target, source in inside.copies
     ]
-    return replace(call, caller=inside.caller, copies=tuple(copies), reorders=tuple(reorders), ms=inside.ms)
+    return replace(
+        call,
+        caller=inside.caller,
+        copies=tuple(copies),
+        reorders=(*reorders, *inside.reorders),
+        ms=inside.ms,
+    )
 
 
 def _identify(meta: TensorMeta, operand: TensorMeta | None) -> TensorMeta:

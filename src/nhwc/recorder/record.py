@@ -65,12 +65,12 @@ class _Recording:
     roots: list[tuple[nn.Module, str]] = field(default_factory=list)
     states: list[OptimizerStateMeta] = field(default_factory=list)
     error: BaseException | None = None
+    failed_call: int | None = None
     fake_state: dict[str, torch.Tensor] | None = None
 
     def run(self) -> Trace:
         fake = self._go_static() if self.options.static else None
         model = self.step if isinstance(self.step, nn.Module) else None
-        profiler = KernelProfiler()
         correction = static.Correction() if fake is not None else None
         try:
             with contextlib.ExitStack() as stack:
@@ -79,6 +79,8 @@ class _Recording:
                 stack.enter_context(modules)
                 self._watch(model, modules, guard)
                 self._name_inputs()
+                device = device_of(self.roots[0][0] if self.roots else None, self.inputs)
+                profiler = KernelProfiler(device)
                 capture = self._library_capture(stack)
                 recorder = CallRecorder(modules, self.tensors, guard, capture, correct=correction)
                 stack.enter_context(OptimizerWatch(self._on_step(guard, recorder), self._on_done(recorder)))
@@ -89,6 +91,8 @@ class _Recording:
                         self._run_step()
                 except Exception as error:  # noqa: BLE001 - the user's step may raise anything
                     self.error = error
+                finally:
+                    self.failed_call = recorder.forget_failure(self.error)
                 library_output = capture.read() if capture is not None else b""
                 parameters = self._parameters()
                 for optimizer in self.optimizers:
@@ -103,7 +107,7 @@ class _Recording:
                 target=self.options.target or _name_of(self.step),
                 mode="static" if self.options.static else "eager",
                 training=self.options.train or any(call.phase is Phase.BACKWARD for call in calls),
-                environment=environment(device_of(model, self.inputs)),
+                environment=environment(device),
                 calls=calls,
                 inputs=input_metas,
                 parameters=parameters,
@@ -112,11 +116,11 @@ class _Recording:
                 layers=tuple(modules.layers.items()),
                 limits=(*self.limits, *modules.unseen, *(correction.limits() if correction is not None else ())),
                 confusions=tuple(modules.confusions),
-                error=self._step_error(recorder),
+                error=self._step_error(),
             )
         finally:
             # the exception's traceback leads back here: in a cycle it would keep the step's activations alive
-            self.error = recorder.failed = None
+            self.error = None
             self.tensors.clear()
 
     def _go_static(self) -> Any:
@@ -264,11 +268,10 @@ class _Recording:
         if not self.options.keep_error:
             raise ModelError(f"the step raised {type(self.error).__name__}: {first_line(self.error)}") from self.error
 
-    def _step_error(self, recorder: CallRecorder) -> StepError | None:
+    def _step_error(self) -> StepError | None:
         if self.error is None:
             return None
-        call = recorder.failed[0] if recorder.failed is not None and recorder.failed[1] is self.error else None
-        return StepError(type(self.error).__name__, first_line(self.error), call)
+        return StepError(type(self.error).__name__, first_line(self.error), self.failed_call)
 
 
 def _join_path(prefix: str, name: str) -> str:
