@@ -93,6 +93,19 @@ def test_nh201_not_a_convolution_in_a_contiguous_model() -> None:
 # -- NH202: mixed operands -----------------------------------------------------------------------------------------
 
 
+def test_nh201_answers_for_its_call_before_the_weight_that_it_copies_too() -> None:
+    step = Step()
+    weight = step.parameter("w", (8, 8, 3, 3, 3))
+    lost = step.convolution(step.input(VOLUME), weight, FIRST, copies=[copied(weight, FIRST)], module="a")
+    step.convolution(lost, weight, FIRST, module="b")
+    culprit, *consequences = find(step.trace())
+    assert (culprit.code, culprit.module) == ("NH201", "a")
+    assert sorted((f.code, f.module, f.cause) for f in consequences) == [
+        ("NH105", "a", culprit.id),
+        ("NH204", "b", culprit.id),
+    ]
+
+
 def test_nh202_contiguous_operand_drags_all_along() -> None:
     step = Step()
     x, pos = step.input(), step.parameter("pos", SHAPE, FIRST)
