@@ -256,8 +256,11 @@ def _step_time(
     trace: Trace,
     repeats: int,
 ) -> Measurement | None:
-    """Plain runs of a model; for a callable, which is run once, the sum of its operators' times."""
+    """Plain runs of a model; for a callable on the CPU, which is run once, the sum of its operators' times."""
+    device = next((call.inputs[0].device for call in trace.calls if call.inputs), "cpu")
     if not isinstance(model, nn.Module):
+        if not device.startswith("cpu"):  # the profiler's operator times are then those of launching a kernel
+            return None
         times = [call.ms for call in trace.calls if call.ms is not None]
         return Measurement(sum(times), 0.0, 1) if times else None
 
@@ -268,7 +271,6 @@ def _step_time(
 
     with StepGuard() as guard:
         guard.watch_module(model)
-        device = next((call.inputs[0].device for call in trace.calls if call.inputs), "cpu")
         return time_step(step, device, min(repeats, 3))
 
 

@@ -91,3 +91,10 @@ def test_time_that_cannot_be_told_from_noise_is_not_claimed() -> None:
 def test_a_clean_verdict_admits_what_it_cannot_see(mode: str, words: str) -> None:
     trace = replace(sample.clean_resnet().trace, mode=mode)
     assert words in headline(Report(trace, []))
+
+
+def test_a_compiled_graph_that_tells_no_results_is_judged_by_what_its_operators_read() -> None:
+    trace = sample.clean_resnet().trace
+    graph = replace(trace, mode="compiled", calls=tuple(replace(call, outputs=()) for call in trace.calls))
+    assert verdict(Report(graph, [])) is Verdict.CLEAN
+    assert verdict(Report(replace(graph, mode="eager"), [])) is Verdict.UNUSED

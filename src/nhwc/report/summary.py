@@ -47,8 +47,16 @@ def verdict(report: Report) -> Verdict:
 
 
 def uses_channels_last(trace: Trace) -> bool:
-    """Whether any operator of the step wrote a tensor that is in channels last and not in contiguous format."""
-    seen = {(tensor.shape, tensor.strides) for call in trace.calls if not call.view for tensor in call.outputs}
+    """Whether any operator of the step wrote a tensor that is in channels last and not in contiguous format.
+
+    The operators of a compiled graph tell no results: there, whether any of them read one.
+    """
+    seen = {
+        (tensor.shape, tensor.strides)
+        for call in trace.calls
+        if not call.view
+        for tensor in (call.inputs if trace.mode == "compiled" else call.outputs)
+    }
     return any(layout(shape, strides).kind in _CHANNELS_LAST for shape, strides in seen)
 
 

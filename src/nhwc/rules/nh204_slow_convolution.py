@@ -20,7 +20,7 @@ def runs_contiguous(call: Call) -> bool:
     return order_of(call.inputs[position]) is Order.PLANES and order_of(call.outputs[0]) is Order.PLANES
 
 
-@rule("NH204", kind="slow", severity=Severity.WARNING)
+@rule("NH204", kind="loss", severity=Severity.WARNING)
 def find(flow: Flow) -> Iterator[Draft]:
     """A convolution runs in contiguous."""
     for call in flow.trace.calls:
