@@ -21,7 +21,7 @@ from nhwc.recorder.modules import ModuleStack
 from nhwc.recorder.output import Capture
 from nhwc.recorder.source import SourceLines
 from nhwc.recorder.state import StepGuard
-from nhwc.recorder.static import is_fake
+from nhwc.recorder.static import answer_for_fake, is_fake
 from nhwc.recorder.storage import NO_STORAGE, TensorReader
 from nhwc.recorder.ties import ForwardTies
 
@@ -103,7 +103,7 @@ class CallRecorder(TorchDispatchMode):
     ) -> Any:
         kwargs = kwargs or {}
         if getattr(func, "namespace", "") == "prim":  # a fake tensor asked for its device, say: no operator of the step
-            return func(*args, **kwargs)
+            return answer_for_fake(func, args) or func(*args, **kwargs)
         index = len(self.raw)
         inputs: list[torch.Tensor] = []
         arguments = tuple(encode(value, inputs) for value in args)

@@ -44,6 +44,13 @@ def is_fake(tensor: torch.Tensor) -> bool:
     return isinstance(tensor, FakeTensor)
 
 
+def answer_for_fake(func: Any, args: Sequence[Any]) -> torch.device | None:
+    """The device that a fake tensor is asked for, thousands of times a step; None for any other question."""
+    if func is torch.ops.prim.device.default and isinstance(args[0], FakeTensor):
+        return args[0].fake_device
+    return None
+
+
 def mode_of(model: nn.Module, inputs: Sequence[Any]) -> FakeTensorMode:
     """The mode under which ``model`` was built, else that of an input, else a new one."""
     tensors: list[Any] = [*model.parameters(), *model.buffers()]
