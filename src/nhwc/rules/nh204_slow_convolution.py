@@ -46,5 +46,4 @@ def find(flow: Flow) -> Iterator[Draft]:
             if cause is None
             else "see the culprit before it",
             cause=cause,
-            key="model" if whole_model else None,
         )
