@@ -109,6 +109,15 @@ def test_faster_rcnn_blames_roi_align_and_the_batch_of_pictures() -> None:
 
 
 @slow
+def test_keypoint_rcnn_cannot_be_trained_in_channels_last() -> None:
+    """Its loss takes a view of a convolution's output that only contiguous memory allows."""
+    (first, *_) = audited("keypointrcnn_resnet50_fpn", train=True).findings
+    assert (first.code, first.operator, first.module) == ("NH403", "view", "roi_heads")
+    assert first.source is not None
+    assert first.source.function == "keypointrcnn_loss"
+
+
+@slow
 def test_raft_blames_the_concatenation_of_both_formats() -> None:
     report = audited("raft_small")
     cats = [f for f in report.culprits if (f.code, f.operator) == ("NH202", "cat")]
