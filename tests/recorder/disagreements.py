@@ -14,7 +14,7 @@ from nhwc.recorder.static import Correction, fake_mode
 
 FORMATS = {4: torch.channels_last, 5: torch.channels_last_3d}
 #: The first samples of an operator; they grow more special, not more different in layout.
-MOST_SAMPLES = 12
+MOST_SAMPLES = 5
 
 
 class Compare(TorchDispatchMode):

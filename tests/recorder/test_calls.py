@@ -128,16 +128,19 @@ def test_backward_calls_come_from_their_forward(small: Small, image: torch.Tenso
 def test_backward_of_an_in_place_operator_on_a_view() -> None:
     def step(x: torch.Tensor) -> None:
         y = x * 2
-        y[:1].mul_(3)
+        view = y[:1]
+        view.mul_(3)
         with torch.no_grad():
-            y.detach().abs()
-        y.sin().sum().backward()
+            y.detach().abs()  # makes no node: what the write left behind is not its own
+        (y.sin().sum() + view.exp().sum()).backward()
 
     trace = record(step, torch.ones(2, requires_grad=True))
     written = only(trace, "mul_").index
     back = [call for call in trace.calls if call.forward == written]
     assert [call.name for call in back if call.name == "mul"] == ["mul"]
     assert {call.source for call in back} == {trace.calls[written].source}
+    passive = {call.index for call in trace.calls if call.name in ("detach", "abs")}
+    assert not passive & {call.forward for call in trace.calls}
 
 
 def test_double_backward_comes_from_the_first_forward() -> None:

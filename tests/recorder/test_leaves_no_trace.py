@@ -211,15 +211,17 @@ def test_an_optimizer_that_the_callable_hides(leaves_no_trace: Watch, small: Sma
 
 
 def test_random_numbers_of_every_kind(leaves_no_trace: Watch) -> None:
-    generator = torch.Generator().manual_seed(3)
+    generator, hidden = torch.Generator().manual_seed(3), torch.Generator().manual_seed(4)
+    box = iter([hidden])
 
     def step() -> None:
         torch.rand(2)
         torch.rand(2, generator=generator)
+        torch.rand(2, generator=next(box))
         random.random()
         np.random.rand(2)
 
-    leaves_no_trace(also=lambda: generator.get_state().tolist())
+    leaves_no_trace(also=lambda: (generator.get_state().tolist(), hidden.get_state().tolist()))
     record(step)
 
 

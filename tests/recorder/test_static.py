@@ -272,6 +272,7 @@ def test_a_model_with_group_norm_raises_no_false_alarm() -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(1200)
 def test_all_operators_agree_but_those_of_the_table() -> None:
     """torch's own samples of every operator, forward and backward, with 4-D and 5-D operands in channels last."""
     pytest.importorskip("expecttest", reason="torch's test samples need expecttest")
