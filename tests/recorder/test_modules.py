@@ -72,6 +72,21 @@ def test_a_shared_module_is_told_apart_by_its_caller() -> None:
     assert trace.confusions == ()
 
 
+def test_a_shared_module_that_its_caller_owns_itself_has_that_path() -> None:
+    class Owns(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.inner = nn.Sequential(nn.ReLU())
+            self.act = self.inner[0]
+
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            return self.act(self.inner(x))
+
+    trace = record(Owns(), torch.ones(1))
+    assert paths(trace, "relu") == ["inner.0", "act"]
+    assert trace.confusions == ()
+
+
 def test_a_shared_module_under_one_caller_is_a_confusion() -> None:
     act = nn.ReLU()
     trace = record(nn.Sequential(act, act), torch.ones(1))
@@ -136,8 +151,13 @@ def test_a_module_that_raises_and_is_caught_leaves_the_stack() -> None:
                 return self.act(x)
             return x
 
-    trace = record(nn.Sequential(Catches(), nn.Sigmoid()), torch.ones(1))
-    assert paths(trace, "sigmoid") == ["1"]
+    class Outer(nn.Sequential):
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            return super().forward(x).exp()
+
+    trace = record(Outer(Catches()), torch.ones(1))
+    assert paths(trace, "relu") == ["0.act"]
+    assert paths(trace, "exp") == [""]
 
 
 class Block(nn.Module):
