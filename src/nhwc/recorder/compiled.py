@@ -51,7 +51,7 @@ def named_kernels() -> Iterator[None]:
 def record_compiled(model: nn.Module, inputs: Sequence[Any], kwargs: Mapping[str, Any], options: Options) -> Trace:
     """Run a compiled model once, after a run that compiles it, and return what can be seen of it."""
     profiler = KernelProfiler(device_of(model, inputs))
-    error: Exception | None = None
+    failure: StepError | None = None
     output = b""
     with contextlib.ExitStack() as stack:
         guard = stack.enter_context(StepGuard())
@@ -69,11 +69,11 @@ def record_compiled(model: nn.Module, inputs: Sequence[Any], kwargs: Mapping[str
             with profiler.running():
                 run_model(model, inputs, kwargs, options)
             output = capture.read() if capture is not None else b""
-        except Exception as raised:  # noqa: BLE001 the user's step may raise anything
-            error = raised
+        except Exception as error:
+            failure = StepError(type(error).__name__, first_line(error))
+            if not options.keep_error:
+                raise ModelError(f"the compiled step raised {failure.type}: {failure.message}") from error
         parameters = _parameters(model)
-    if error is not None and not options.keep_error:
-        raise ModelError(f"the compiled step raised {type(error).__name__}: {first_line(error)}") from error
     calls = _with_reorders(_calls(profiler.roots), output, {parameter.tensor.shape for parameter in parameters})
     fused = [call.operator for call in calls if call.operator.startswith("inductor.")]
     limits = [
@@ -93,7 +93,7 @@ def record_compiled(model: nn.Module, inputs: Sequence[Any], kwargs: Mapping[str
         calls=tuple(calls),
         parameters=parameters,
         limits=tuple(limits),
-        error=None if error is None else StepError(type(error).__name__, first_line(error)),
+        error=failure,
     )
 
 
