@@ -179,6 +179,7 @@ EXAMPLES: dict[str, tuple[tuple[int, ...], Callable[..., tuple[int, ...]] | None
     "replication_pad2d_backward": ((4,), padded, lambda x, g: (ATEN.replication_pad2d_backward, (g, x, [1] * 4))),
     "reflection_pad3d_backward": ((5,), padded, lambda x, g: (ATEN.reflection_pad3d_backward, (g, x, [1] * 6))),
     "replication_pad3d_backward": ((5,), padded, lambda x, g: (ATEN.replication_pad3d_backward, (g, x, [1] * 6))),
+    "roll": ((4, 5), None, lambda x: (ATEN.roll, (x, [1, 2], [2, 3]))),
     "glu_backward": ((4, 5), shrunk, lambda x, g: (ATEN.glu_backward, (g, x, 1))),
     "_log_softmax_backward_data": (
         (4, 5),

@@ -16,6 +16,8 @@ _TORCH = str(Path(torch.__file__).parent) + "/"
 _OURS = str(Path(__file__).parent.parent) + "/"
 _STDLIB = str(Path(sysconfig.get_paths()["stdlib"])) + "/"
 _SITE = ("site-packages", "dist-packages")
+#: Where the recorder starts the step: what lies further out called the audit, and is no part of the step.
+_DOORS = (_OURS + "recorder/run.py", _OURS + "recorder/record.py")
 #: Where Python calls the autograd engine, read from torch 2.11 to 2.14; frames further in run inside the backward pass.
 _ENGINE = ("_engine_run_backward", _TORCH + "autograd/graph.py")
 _CHECKPOINT = _TORCH + "utils/checkpoint.py"
@@ -29,9 +31,11 @@ class SourceLines:
         self._sources: dict[tuple[str, int, str], Source] = {}
 
     def current(self) -> Source | None:
-        """The line that led here, None where only torch and we are on the stack."""
+        """The line of the step that led here, None where it holds only torch's and ours."""
         frame: FrameType | None = sys._getframe(1)
         while frame is not None:
+            if frame.f_code.co_filename in _DOORS:
+                return None
             if self._is_users(frame):
                 return self._source(frame)
             frame = frame.f_back

@@ -140,6 +140,7 @@ DISAGREEMENTS: dict[str, Rule] = {
     "reflection_pad3d_backward": _format_of(1),
     "replication_pad3d_backward": _format_of(1),
     "hardswish_backward": _elementwise(0, 1),
+    "roll": _format_of(0),  # a shift by 0 aside, which eager copies to contiguous
     "glu_backward": _contiguous,
     "_log_softmax_backward_data": _contiguous,
 }

@@ -21,7 +21,7 @@ _BY_OPERATOR = {
     "contiguous": "drop .contiguous() and use reshape, which copies only where it must",
     "pad": "use reflect, replicate or constant padding, which keep channels last",
     "_pad_circular": "use reflect, replicate or constant padding, which keep channels last",
-    "cat": "create every operand in channels last (memory_format=torch.channels_last)",
+    "cat": "make every operand channels last where it is created: .to(memory_format=torch.channels_last)",
     "grid_sampler": "keep the sampled branch small, or convert its output once where several convolutions read it",
     "pixel_shuffle": "convert to contiguous around this one operator, or shuffle each depth slice as a 4-D tensor",
 }

@@ -98,6 +98,18 @@ class Flow:
         origin = self.origin(call)
         return origin.call if origin is not None and origin.culprit and origin.call != call.index else None
 
+    def forward_culprit(self, call: Call) -> int | None:
+        """The culprit of the forward pass whose own backward ``call`` is: replacing the one replaces the other.
+
+        They belong together in one composite operator (instance_norm), on one line, or in one function of the user's
+        that is no module's forward (a channel shuffle).
+        """
+        if call.forward is None:
+            return None
+        forward = self.trace.calls[call.forward]
+        together = [index for index in self.events if _belong_together(self.trace.calls[index], forward)]
+        return min(together, key=lambda index: abs(index - forward.index), default=None)
+
     def copies_of(self, call: Call, *, weights: bool) -> list[InnerCopy]:
         """Copies inside the kernel that change the format: of activations, or of weights and their gradients."""
         return [
@@ -288,6 +300,20 @@ class Flow:
             for meta in (*call.inputs, *call.outputs):
                 if len(meta.shape) in (4, 5) and order_of(meta) is Order.PLANES:
                     self._images[meta.storage] = Order.PLANES
+
+
+def _belong_together(culprit: Call, forward: Call) -> bool:
+    if culprit.phase is not Phase.FORWARD or culprit.module != forward.module:
+        return False
+    if culprit.caller == forward.caller and caller_name(forward) != forward.name:
+        return caller_name(forward) not in EXPLICIT_CALLERS and culprit.source == forward.source
+    one, other = culprit.source, forward.source
+    if one is None or other is None:
+        return False
+    own_function = bool(one.function) and one.function.rpartition(".")[2] not in ("forward", "<module>")
+    return (one.file, one.line) == (other.file, other.line) or (
+        own_function and (one.file, one.function) == (other.file, other.function)
+    )
 
 
 def copy_ends(call: Call) -> tuple[TensorMeta | None, TensorMeta | None]:

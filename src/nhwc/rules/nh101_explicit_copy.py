@@ -4,12 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from nhwc.model import Severity
+from nhwc.model import Call, Severity
 from nhwc.rules.advice import advice_for
 from nhwc.rules.flow import Event, Flow, caller_name, copy_ends, is_hidden
 from nhwc.rules.order import Order, order_of
 from nhwc.rules.registry import Draft, rule
 from nhwc.rules.wording import images, operand_origin
+
+
+def _arriving(flow: Flow, call: Call) -> str:
+    origin = flow.origin(call)
+    return origin.name if origin is not None and origin.name else "a tensor made outside the step"
 
 
 @rule("NH101", kind="copy", severity=Severity.WARNING)
@@ -24,7 +29,14 @@ def find(flow: Flow) -> Iterator[Draft]:
             continue
         name = caller_name(call)
         restores = order_of(target) is Order.PIXELS
-        if restores:
+        origin = flow.origin(call)
+        arrives = restores and origin is not None and origin.call is None and not flow.is_parameter(source)
+        if arrives:
+            message = f"{_arriving(flow, call)} arrives in contiguous and is converted to channels last"
+            advice = (
+                "the one copy that channels last needs; deliver it so from the data loader, where it costs no step time"
+            )
+        elif restores:
             message = f"{name} copies {operand_origin(flow, call)} back to channels last"
             advice = "deliver the tensor in channels last where it is made"
         elif index in flow.forced:
@@ -46,5 +58,6 @@ def find(flow: Flow) -> Iterator[Draft]:
             target.nbytes,
             message,
             advice,
-            cause=flow.cause(call) if restores else None,
+            cause=flow.cause(call) if restores else flow.forward_culprit(call),
+            severity=Severity.NOTE if arrives else None,
         )

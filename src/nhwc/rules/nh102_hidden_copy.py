@@ -41,7 +41,9 @@ def _called_by_composite(flow: Flow, call: Call) -> Draft:
         target.nbytes if target is not None else 0,
         f"{name} copies its input to {to} inside",
         advice_for(call),
-        cause=flow.cause(call) if target is not None and order_of(target) is Order.PIXELS else None,
+        cause=flow.cause(call)
+        if target is not None and order_of(target) is Order.PIXELS
+        else flow.forward_culprit(call),
     )
 
 

@@ -20,9 +20,7 @@ def find(flow: Flow) -> Iterator[Draft]:
         name = caller_name(call)
         origin = operand_origin(flow, call)
         if name == "cat":
-            advice = (
-                "make that operand in channels last (memory_format=torch.channels_last), or use nhwc.to_format once"
-            )
+            advice = "make that operand channels last where it is created: .to(memory_format=torch.channels_last)"
         else:
             advice = "put the channels-last operand first, or make the other one channels last where it is created"
         yield Draft(
