@@ -67,12 +67,6 @@ class FakeApi:
     def print_report(self, report: Report, console: Any) -> None:
         console.print(f"terminal report of {len(report.findings)} findings")
 
-    def rule_codes(self) -> tuple[str, ...]:
-        return ("NH101", "NH102")
-
-    def report_formats(self) -> tuple[str, ...]:
-        return ("html", "json", "text")
-
     def fake_mode(self) -> AbstractContextManager[object]:
         return FakeTensorMode(allow_non_fake_inputs=True)
 
@@ -81,7 +75,7 @@ class FakeApi:
 def api(monkeypatch: pytest.MonkeyPatch) -> FakeApi:
     fake = FakeApi()
     module = ModuleType("nhwc.api")
-    for name in ("audit", "render", "print_report", "rule_codes", "report_formats", "fake_mode"):
+    for name in ("audit", "render", "print_report", "fake_mode"):
         setattr(module, name, getattr(fake, name))
     monkeypatch.setitem(sys.modules, "nhwc.api", module)
     monkeypatch.setattr(nhwc, "api", module, raising=False)
@@ -159,6 +153,9 @@ def text():
 
 def nothing():
     pass
+
+def empty():
+    return net(), torch.zeros(0, 3, 8, 8)
 
 def raises():
     raise ValueError("no\\n  weights here")

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 import torch
-from cli.conftest import FakeApi, Ran, make_finding, make_report
+from cli.conftest import TINY, FakeApi, Ran, make_finding, make_report
 from PIL import Image
 from torch._subclasses.fake_tensor import FakeTensor
 
@@ -96,8 +96,17 @@ def test_pictures_are_fed_and_repeated_with_a_word(run: Run, api: FakeApi, tiny:
     Image.effect_noise((40, 30), 50).save("pictures/a.png")
     ran = run("audit", "tiny.py:net", "--images", "pictures", "--input", "2x3x16x16")
     assert ran.err == "nhwc: 1 picture for a batch of 2: they come round again\n"
-    ((_, (x,), _),) = api.calls
+    ((_, (x,), options),) = api.calls
     assert x.shape == (2, 3, 16, 16)
+    assert options["target"] == "tiny.py:net on 1 picture of pictures"
+
+
+def test_pictures_that_take_the_place_of_own_inputs_are_mentioned(run: Run, api: FakeApi, tiny: Path) -> None:
+    Image.effect_noise((40, 30), 50).save("a.png")
+    ran = run("audit", "tiny.py:with_one", "--images", "a.png", "--input", "1x3x16x16")
+    assert ran.err == "nhwc: tiny.py:with_one brings its own inputs: the pictures take their place\n"
+    ((_, (x,), options),) = api.calls
+    assert (x.shape, options["target"]) == ((1, 3, 16, 16), "tiny.py:with_one on 1 picture of a.png")
 
 
 def test_detection_models_train_on_targets_also_from_a_shape(run: Run, api: FakeApi) -> None:
@@ -151,7 +160,7 @@ def test_a_failing_condition_exits_with_1_after_the_report(run: Run, api: FakeAp
     assert ran.err == (
         "nhwc: wrote r.json\n"
         "nhwc: --fail-on NH101: NH101 was found in 1 call\n"
-        "nhwc: --fail-on 1%: 4.0% of the step is lost, over 1%\n"
+        "nhwc: --fail-on 1%: 4.0 % of the step lost (4 ms), over 1 %\n"
     )
     assert run("audit", "tiny.py:with_one", "--fail-on", "NH102").code == 0
 
@@ -167,7 +176,7 @@ def test_a_failing_condition_exits_with_1_after_the_report(run: Run, api: FakeAp
         (["tiny.py:net", "--input", "3by4"], "--input '3by4' is no shape"),
         (["tiny.py:net", "--input", "2x3:float31"], "no dtype 'float31'"),
         (["tiny.py:with_one", "--images", "nowhere"], "--images nowhere: no such folder or picture"),
-        (["tiny.py:with_one", "--images", "bad.png"], "cannot read the picture bad.png: cannot identify image file"),
+        (["tiny.py:with_one", "--images", "bad.png"], "cannot read the picture bad.png: cannot identify image file\n"),
         (["tiny.py:with_one", "--device", "gpu"], "--device gpu cannot be used: Expected one of cpu, cuda"),
         (
             ["tiny.py:with_one", "--device", "vulkan"],
@@ -177,11 +186,18 @@ def test_a_failing_condition_exits_with_1_after_the_report(run: Run, api: FakeAp
         (["tiny.py:with_one", "--amp", "fp8"], "--amp 'fp8' is unknown; use bf16 or fp16"),
         (["tiny.py:with_one", "--format", "xml"], "--format 'xml' is unknown; the formats are html, json, text"),
         (["tiny.py:with_one", "-o", "report"], "-o report: its ending names no format"),
-        (["tiny.py:with_one", "-o", "bad.png/r.json"], "-o bad.png/r.json cannot be written"),
-        (["tiny.py:with_one", "-o", ".", "--format", "json"], "-o . cannot be written: Is a directory"),
+        (["tiny.py:with_one", "-o", "bad.png/r.json"], "a file stands where the folder bad.png should be"),
+        (["tiny.py:with_one", "-o", ".", "--format", "json"], "-o . cannot be written: it is a folder"),
         (["tiny.py:with_one", "--fail-on", "NH999"], "no such rule"),
         (["tiny.py:with_one", "--fail-on", "5%", "--static"], "needs measured times"),
         (["tiny.py:with_one", "--fail-on", "5%", "--repeats", "0"], "needs measured times"),
+        (["tiny.py:with_one", "--fail-on", "nh103", "--static"], "--fail-on NH103 can never hold with --static"),
+        (["tiny.py:with_one", "--input", "0x3x8x8"], "--input '0x3x8x8' has no elements"),
+        (["tiny.py:empty"], "tiny.py:empty brings an empty batch of shape (0, 3, 8, 8)"),
+        (["timm/convnext_atto"], "is neither a model's name nor file.py:callable; did you mean convnext_atto?"),
+        (["tiny.py:with_one", "--nonsense"], "no such option: --nonsense"),
+        (["tiny.py:with_one", "--batch", "0"], "invalid value for '--batch'"),
+        ([], "missing argument"),
     ],
 )
 def test_bad_input_is_one_sentence_and_exit_code_2(
@@ -200,7 +216,24 @@ def test_bad_input_is_one_sentence_and_exit_code_2(
 def test_a_model_that_raises_is_one_sentence(run: Run, api: FakeApi, tiny: Path) -> None:
     api.during = raising(ModelError("the model raised RuntimeError:\n  mat1 and mat2"))
     ran = run("audit", "tiny.py:with_one")
-    assert (ran.code, ran.err) == (2, "nhwc: the model raised RuntimeError: mat1 and mat2\n")
+    sentence = "nhwc: the model raised RuntimeError: mat1 and mat2; --debug shows the traceback\n"
+    assert (ran.code, ran.err) == (2, sentence)
+
+
+def test_a_model_that_raises_names_the_users_line(run: Run, tiny: Path) -> None:
+    ran = run("audit", "tiny.py:raises")
+    line = TINY.splitlines().index('    raise ValueError("no\\n  weights here")') + 1
+    said = f"tiny.py:raises raised ValueError: no weights here (tiny.py:{line})"
+    assert (ran.code, ran.err) == (2, f"nhwc: {said}; --debug shows the traceback\n")
+    assert run("audit", "tiny.py:raises", "--debug").err.endswith(f"nhwc: {said}\n")
+
+
+def test_a_model_that_leaves_is_bad_input(run: Run, api: FakeApi, tiny: Path) -> None:
+    api.during = raising(SystemExit(3))
+    ran = run("audit", "tiny.py:with_one")
+    assert ran.code == exits.ExitCode.BAD_INPUT
+    assert ran.err.startswith("nhwc: the model raised SystemExit: 3")
+    assert ran.err.count("\n") == 1
 
 
 def test_debug_shows_the_traceback_first(run: Run, api: FakeApi, tiny: Path) -> None:
@@ -232,14 +265,17 @@ def test_an_existing_file_survives_a_failed_audit(run: Run, api: FakeApi, tiny: 
     assert json.loads(Path("r.json").read_text()) == "kept"
 
 
-@pytest.mark.parametrize(
-    "arguments", [["audit", "x", "--nonsense"], ["audit"], ["audit", "x", "--batch", "0"], ["what"]]
-)
-def test_a_command_line_that_makes_no_sense_exits_with_2(run: Run, arguments: list[str]) -> None:
-    ran = run(*arguments)
-    assert ran.code == 2
-    assert "Error: " in ran.err
-    assert "Traceback" not in ran.err
+def test_an_unknown_command_is_one_sentence_and_none_at_all_shows_the_help(run: Run) -> None:
+    ran = run("what")
+    assert (ran.code, ran.err) == (2, "nhwc: no such command 'what'; see nhwc audit --help\n")
+    ran = run()
+    assert (ran.code, ran.err) == (2, "")
+    assert "audit" in ran.out
+
+
+def test_the_help_knows_every_exit_code(run: Run) -> None:
+    said = run("audit", "--help").out.partition("Exit codes:")[2].partition("Arguments")[0]
+    assert all(str(int(code)) in said for code in exits.ExitCode)
 
 
 def test_the_version_is_the_package_version(run: Run) -> None:

@@ -39,15 +39,27 @@ def test_any_counts_culprits_not_notes_nor_consequences() -> None:
     note = make_finding(id="F2", severity=Severity.NOTE)
     follows = make_finding(id="F3", cause="F1")
     assert parse_condition("any", RULES).held_by(make_report(note)) == ""
-    assert parse_condition("any", RULES).held_by(make_report(make_finding(), note, follows)) == "1 culprit"
+    assert parse_condition("any", RULES).held_by(make_report(make_finding(), note, follows)) == "1 finding"
+
+
+def test_any_says_how_many_culprits_the_report_makes_of_the_findings() -> None:
+    alike = make_finding(id="F2", module="layer2")
+    assert parse_condition("any", RULES).held_by(make_report(make_finding(), alike)) == "2 findings of 1 culprit"
 
 
 def test_bytes_and_percent_hold_only_over_their_limit() -> None:
     report = make_report(make_finding(bytes=1_000_000, ms=5.0), step_ms=100.0)
     assert parse_condition("1MB", RULES).held_by(report) == ""
-    assert parse_condition("999KB", RULES).held_by(report) != ""
+    assert parse_condition("999KB", RULES).held_by(report) == "1 MB moved, over 999 kB"
     assert parse_condition("5%", RULES).held_by(report) == ""
-    assert parse_condition("4.9%", RULES).held_by(report) == "5.0% of the step is lost, over 4.9%"
+    assert parse_condition("4.9%", RULES).held_by(report) == "5.0 % of the step lost (5 ms), over 4.9 %"
+
+
+def test_a_loss_within_the_combined_spread_of_the_findings_holds_for_no_percentage() -> None:
+    findings = [make_finding(ms=4.0, ms_spread=3.0), make_finding(id="F2", ms=3.0, ms_spread=4.0)]
+    over, noise = make_report(*findings), make_report(findings[0], make_finding(id="F2", ms=1.0, ms_spread=4.0))
+    assert parse_condition("1%", RULES).held_by(over) == "7.0 % of the step lost (7.00 ± 5.00 ms), over 1 %"
+    assert parse_condition("1%", RULES).held_by(noise) == ""
 
 
 def test_a_percentage_of_an_unmeasured_step_is_refused_not_passed() -> None:

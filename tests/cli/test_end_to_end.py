@@ -59,7 +59,7 @@ def test_a_static_audit_finds_the_same_culprit_without_times(folder: Path) -> No
     document = json.loads(done.stdout)
     assert (document["trace"]["mode"], done.returncode) == ("static", 1)
     assert [(finding["operator"], finding["ms"]) for finding in document["findings"]] == [("flatten", None)]
-    assert done.stderr == "nhwc: --fail-on any: 1 culprit\n"
+    assert done.stderr == "nhwc: --fail-on any: 1 finding\n"
 
 
 def test_a_wrong_shape_is_one_sentence_with_the_models_own_words(folder: Path) -> None:

@@ -19,7 +19,7 @@ MAY_USE: dict[str, set[str]] = {
     "inference": DATA | {"formats", "kernels", "conversion"},
     "training": DATA | TORCH_PARTS | {"conversion"},
     "api": BELOW_API,
-    "cli": {"api", "model", "errors"},
+    "cli": {"api", "model", "errors", "rules", "report"},  # pure ones, so that it can check words before torch is there
     "integrations": {"api", "model", "errors"},
 }
 

@@ -8,9 +8,10 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from nhwc.cli import inputs, output, targets
-from nhwc.cli.conditions import Condition, Measure, parse_condition
+from nhwc.cli.conditions import Condition, parse_condition, refuse_unanswerable
 from nhwc.cli.exits import ExitCode, one_line, one_sentence, say
 from nhwc.cli.inputs import InputShape
+from nhwc.cli.pictures import find_pictures
 from nhwc.cli.recipes import Kind
 from nhwc.cli.static import make_fake, weightless
 from nhwc.cli.targets import Target
@@ -35,7 +36,7 @@ ImagesOption = Annotated[
 BatchOption = Annotated[
     int | None, typer.Option("--batch", min=1, metavar="N", help="Samples per step, where --input does not say.")
 ]
-TrainOption = Annotated[bool, typer.Option("--train", help="Audit a training step: forward, loss and backward.")]
+TrainOption = Annotated[bool, typer.Option("--train", help="Audit a training step: forward, and backward from ones.")]
 AmpOption = Annotated[str | None, typer.Option("--amp", metavar="bf16|fp16", help="Run under autocast.")]
 DeviceOption = Annotated[str, typer.Option("--device", help="cpu, cuda, cuda:1, ...")]
 AsIsOption = Annotated[
@@ -77,27 +78,37 @@ def audit(
 ) -> None:
     """See where a model loses the channels-last memory format, what that costs, and who causes it.
 
-    Exit codes: 0 fine, 1 a --fail-on condition holds, 2 bad input, 3 a fault in nhwc, 130 interrupted.
+    Exit codes: 0 fine, 1 a --fail-on condition holds, 2 bad input, 3 a fault in nhwc, 130 interrupted, 141 the
+    reader of the output left before its end.
     """
     with one_sentence(debug):
-        from nhwc import api
+        # What needs no torch comes first, so that a typing error is told at once.
+        from nhwc import report as reports
+        from nhwc import rules
 
-        conditions = [parse_condition(text, api.rule_codes()) for text in fail_on]
-        if (static or repeats == 0) and any(condition.measure is Measure.PERCENT for condition in conditions):
-            raise TargetError("--fail-on a percentage needs measured times; leave out --static and --repeats 0")
-        files = output.plan_files(output_, format_, api.report_formats())
+        conditions = [parse_condition(text, sorted(rules.RULES)) for text in fail_on]
+        refuse_unanswerable(conditions, static, repeats)
         shapes = [inputs.parse_input(text) for text in input_]
         if shapes and batch is not None:
             raise TargetError("--batch and --input both give the batch; leave one out")
-        dtype = _amp_dtype(amp)
+        if amp is not None and amp not in _AMP:
+            raise TargetError(f"--amp {amp!r} is unknown; use bf16 or fp16")
+        targets.check(target)
+        pictures = [] if images is None else find_pictures(images)
+        files = output.plan_files(output_, format_, reports.formats())
+
+        import torch
+
+        from nhwc import api
 
         with output.progress_line(f"building {target}") as progress:
             place = _prepared(device, static, threads, seed)
             chosen = _loaded(target, static)
             if images is not None:
-                chosen = _with_pictures(chosen, shapes, images, batch)
+                chosen = _with_pictures(chosen, shapes, images, pictures, batch)
             else:
                 chosen = _with_tensors(chosen, shapes, batch)
+            inputs.refuse_empty(target, [*(chosen.inputs or ()), *chosen.keywords.values()])
             chosen = _placed(_with_training_targets(chosen, train), place, static)
             report = api.audit(
                 chosen.model,
@@ -105,26 +116,15 @@ def audit(
                 kwargs=chosen.keywords,
                 train=train,
                 convert=False if as_is else "auto",
-                amp=dtype,
+                amp=None if amp is None else getattr(torch, _AMP[amp]),
                 compile=compile_,
                 static=static,
                 repeats=repeats,
-                target=target,
+                target=chosen.name,
                 progress=progress,
             )
         output.emit(report, files, output.TEXT if files else format_ or output.TEXT)
         _judge(report, conditions)
-
-
-def _amp_dtype(amp: str | None) -> "torch.dtype | None":
-    import torch
-
-    if amp is None:
-        return None
-    if amp not in _AMP:
-        raise TargetError(f"--amp {amp!r} is unknown; use bf16 or fp16")
-    dtype: torch.dtype = getattr(torch, _AMP[amp])
-    return dtype
 
 
 def _prepared(device: str, static: bool, threads: int | None, seed: int) -> "torch.device":
@@ -165,13 +165,18 @@ def _with_tensors(target: Target, shapes: Sequence[InputShape], batch: int | Non
     return target
 
 
-def _with_pictures(target: Target, shapes: Sequence[InputShape], images: Path, batch: int | None) -> Target:
+def _with_pictures(
+    target: Target, shapes: Sequence[InputShape], images: Path, pictures: Sequence[Path], batch: int | None
+) -> Target:
     recipe, given = inputs.recipe_for(target.recipe, shapes)
-    made, count = inputs.from_pictures(images, recipe, given or batch)
+    made, count = inputs.from_pictures(pictures, recipe, given or batch)
     wanted = given or batch or recipe.kind.batch
+    said = f"{count} picture{'s' if count != 1 else ''}"
+    if target.inputs is not None:
+        say(f"{target.name} brings its own inputs: the pictures take their place")
     if count < wanted:
-        say(f"{count} picture{'s' if count != 1 else ''} for a batch of {wanted}: they come round again")
-    return replace(target, inputs=made, keywords={})
+        say(f"{said} for a batch of {wanted}: they come round again")
+    return replace(target, name=f"{target.name} on {said} of {images}", inputs=made, keywords={})
 
 
 def _with_training_targets(target: Target, train: bool) -> Target:

@@ -12,6 +12,7 @@ from nhwc.model import Report
 
 _UNITS = {"B": 1, "KB": 10**3, "MB": 10**6, "GB": 10**9, "KIB": 2**10, "MIB": 2**20, "GIB": 2**30}
 _RULE = re.compile(r"[A-Z]{2,}\d+")
+_UNSEEN_STATICALLY = ("NH103", "NH104")  # reorders inside libraries: nothing runs, so that no library does
 _AMOUNT = re.compile(r"(\d+(?:\.\d+)?)\s*(%|[KMG]?I?B)", re.IGNORECASE)
 
 
@@ -35,19 +36,38 @@ class Condition:
 
     def held_by(self, report: Report) -> str:
         """Why this condition holds for ``report``, as a sentence; empty where it does not hold."""
+        from nhwc.report.culprits import cost_of, culprits
+        from nhwc.report.formatting import bytes_text, ms_text, percent_text, plural
+
         if self.measure is Measure.ANY:
-            count = len(report.culprits)
-            return f"{count} culprit{'s' if count != 1 else ''}" if count else ""
+            findings, grouped = len(report.culprits), len(culprits(report))
+            of = f" of {plural(grouped, 'culprit')}" if grouped != findings else ""
+            return f"{plural(findings, 'finding')}{of}" if findings else ""
         if self.measure is Measure.RULE:
             count = sum(finding.calls for finding in report.findings if finding.code == self.rule)
-            return f"{self.rule} was found in {count} call{'s' if count != 1 else ''}" if count else ""
+            return f"{self.rule} was found in {plural(count, 'call')}" if count else ""
         if self.measure is Measure.BYTES:
             lost = report.lost_bytes
-            return f"{lost} bytes are moved for the format's sake, over {self.limit:g}" if lost > self.limit else ""
+            return f"{bytes_text(lost)} moved, over {bytes_text(round(self.limit))}" if lost > self.limit else ""
         share = report.lost_share
         if share is None:
             raise TargetError(f"--fail-on {self.text} cannot be answered: this report measured no times")
-        return f"{share:.1%} of the step is lost, over {self.limit:g}%" if share * 100 > self.limit else ""
+        cost = cost_of(report.findings)
+        if cost.is_noise or share * 100 <= self.limit:  # nobody can tell a loss within its spread from none
+            return ""
+        return f"{percent_text(share)} of the step lost ({ms_text(cost.ms, cost.spread_ms)}), over {self.limit:g} %"
+
+
+def refuse_unanswerable(conditions: Sequence[Condition], static: bool, repeats: int) -> None:
+    """Raise TargetError for a condition that could never hold in an audit of this kind."""
+    for condition in conditions:
+        if condition.measure is Measure.PERCENT and (static or repeats == 0):
+            raise TargetError("--fail-on a percentage needs measured times; leave out --static and --repeats 0")
+        if static and condition.rule in _UNSEEN_STATICALLY:
+            raise TargetError(
+                f"--fail-on {condition.rule} can never hold with --static, which runs no library that could reorder; "
+                "leave one out"
+            )
 
 
 def parse_condition(text: str, rules: Sequence[str]) -> Condition:

@@ -2,16 +2,22 @@
 
 from __future__ import annotations
 
+import importlib.util
 import os
 import sys
+import sysconfig
 import traceback
 from collections.abc import Iterator
 from contextlib import contextmanager
 from enum import IntEnum
+from pathlib import Path
 
 import typer
 
-from nhwc.errors import NhwcError
+from nhwc.errors import ModelError, NhwcError, TargetError
+from nhwc.model import Source
+
+_SITE = ("site-packages", "dist-packages")
 
 
 class ExitCode(IntEnum):
@@ -23,6 +29,10 @@ class ExitCode(IntEnum):
     INTERNAL_FAULT = 3
     INTERRUPTED = 130
     CLOSED_PIPE = 141
+
+
+class RaisingTargetError(TargetError):
+    """The user's own code raised while the target was built; the original exception is the cause."""
 
 
 def one_line(error: BaseException | str) -> str:
@@ -49,6 +59,11 @@ def one_sentence(debug: bool) -> Iterator[None]:
         # Whoever read the output has left; Python would complain once more when it flushes at exit.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         raise typer.Exit(ExitCode.CLOSED_PIPE) from error
+    except SystemExit as error:
+        text = f"the model raised SystemExit: {error}"
+        _leave(ExitCode.BAD_INPUT, _with_place(text, error, debug), error, debug)
+    except (ModelError, RaisingTargetError) as error:
+        _leave(ExitCode.BAD_INPUT, _with_place(str(error), error.__cause__, debug), error, debug)
     except NhwcError as error:
         _leave(ExitCode.BAD_INPUT, str(error), error, debug)
     except Exception as error:  # noqa: BLE001 - the border of the program: nothing may pass it as a traceback
@@ -56,6 +71,38 @@ def one_sentence(debug: bool) -> Iterator[None]:
             f"a fault in nhwc itself, {type(error).__name__}: {one_line(error)}; run again with --debug and report it"
         )
         _leave(ExitCode.INTERNAL_FAULT, text, error, debug)
+
+
+def _with_place(message: str, error: BaseException | None, debug: bool) -> str:
+    """``message`` with the user's line that led to ``error``, and with the way to the traceback."""
+    text = one_line(message).rstrip(".")
+    place = "" if error is None else users_line(error)
+    if place:
+        text += f" ({place})"
+    return text if debug else f"{text}; --debug shows the traceback"
+
+
+def users_line(error: BaseException) -> str:
+    """``file:line`` of the innermost line in a traceback that is neither torch's, nor ours, nor the standard library's;
+    empty where there is none.
+    """
+    from nhwc.report.formatting import source_text
+
+    torch = importlib.util.find_spec("torch")
+    foreign = [Path(__file__).parent.parent]
+    if torch is not None and torch.origin is not None:
+        foreign.append(Path(torch.origin).parent)
+    standard = Path(sysconfig.get_paths()["stdlib"])
+    for frame in reversed(traceback.extract_tb(error.__traceback__)):
+        path = Path(frame.filename)
+        is_standard = path.is_relative_to(standard) and not any(folder in path.parts for folder in _SITE)
+        if frame.filename.startswith("<") or is_standard or any(path.is_relative_to(folder) for folder in foreign):
+            continue
+        here = path.resolve()
+        near = here.relative_to(Path.cwd()) if here.is_relative_to(Path.cwd()) else path
+        is_installed = any(folder in path.parts for folder in _SITE)
+        return source_text(Source(str(path if is_installed else near), frame.lineno or 0))
+    return ""
 
 
 def _leave(code: ExitCode, message: str, error: BaseException, debug: bool) -> None:

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from nhwc.cli import recipes
-from nhwc.cli.pictures import find_pictures, read_picture
+from nhwc.cli.pictures import read_picture
 from nhwc.cli.recipes import Recipe
 from nhwc.cli.static import fake_like
 from nhwc.errors import TargetError
@@ -49,7 +49,21 @@ def parse_input(text: str) -> InputShape:
     sizes, _, dtype = text.strip().lower().partition(":")
     if not _SHAPE.fullmatch(sizes):
         raise TargetError(f"--input {text!r} is no shape; write sizes joined by x, with a dtype if need be: 2x5:int64")
-    return InputShape(tuple(map(int, sizes.split("x"))), _SHORT.get(dtype, dtype or "float32"))
+    shape = InputShape(tuple(map(int, sizes.split("x"))), _SHORT.get(dtype, dtype or "float32"))
+    if 0 in shape.sizes:
+        raise TargetError(f"--input {text!r} has no elements, and so no layout; every size must be 1 or more")
+    return shape
+
+
+def refuse_empty(name: str, values: Iterable[object]) -> None:
+    """Raise TargetError where an image or a clip among a model's arguments is an empty batch: it has no layout."""
+    import torch
+
+    for value in values:
+        if isinstance(value, torch.Tensor) and value.dim() >= 4 and value.shape[0] == 0:
+            raise TargetError(
+                f"{name} brings an empty batch of shape {tuple(value.shape)}, which has no layout; give it a sample"
+            )
 
 
 def random_input(shape: InputShape) -> Tensor:
@@ -69,13 +83,13 @@ def random_input(shape: InputShape) -> Tensor:
     return torch.randint(0, 256 if dtype is torch.uint8 else 2, shape.sizes).to(dtype)
 
 
-def from_pictures(folder: Path, recipe: Recipe, batch: int | None) -> tuple[tuple[object, ...], int]:
-    """The model's arguments made of the pictures in ``folder``, and how many different pictures went in.
+def from_pictures(pictures: Sequence[Path], recipe: Recipe, batch: int | None) -> tuple[tuple[object, ...], int]:
+    """The model's arguments made of ``pictures``, and how many different ones went in.
 
     Where the batch holds more than there are, they come round again. Raises TargetError for what cannot be read.
     """
     wanted = recipe.kind.batch if batch is None else batch
-    paths = find_pictures(folder)[:wanted]
+    paths = pictures[:wanted]
     samples = [recipe.from_picture(read_picture(path)) for path in paths]
     return recipe.collate([samples[i % len(samples)] for i in range(wanted)]), len(paths)
 

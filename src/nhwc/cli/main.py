@@ -1,15 +1,36 @@
 """The ``nhwc`` command: its subcommands and its version."""
 
-from typing import Annotated
+import sys
+from typing import Annotated, Any
 
 import typer
+from typer.core import TyperGroup
 
 from nhwc import __version__
 from nhwc.cli.audit import audit
+from nhwc.cli.exits import ExitCode, say
+
+# The root of what typer raises on a command line that makes no sense: its own, or click's before typer carried one.
+_UsageError: Any = typer.BadParameter.__base__
+
+
+class _OneSentence(TyperGroup):
+    """Commands whose misuse is told in one sentence, as every other error is."""
+
+    def main(self, *arguments: Any, **options: Any) -> Any:
+        try:
+            code = super().main(*arguments, **{**options, "standalone_mode": False})
+        except _UsageError as error:
+            text = error.format_message().strip().rstrip(".")
+            say(f"{text[:1].lower()}{text[1:]}; see nhwc audit --help")
+            code = ExitCode.BAD_INPUT
+        sys.exit(code or ExitCode.FINE)
+
 
 app = typer.Typer(
+    cls=_OneSentence,
     help="The channels-last memory format of PyTorch: see where a model loses it, and what that costs.",
-    no_args_is_help=True,
+    invoke_without_command=True,
     add_completion=False,
     pretty_exceptions_enable=False,
     rich_markup_mode=None,
@@ -25,11 +46,14 @@ def _version(asked: bool) -> None:
 
 @app.callback()
 def _root(
-    version: Annotated[
+    context: typer.Context,
+    _shown: Annotated[
         bool, typer.Option("--version", callback=_version, is_eager=True, help="Show the version and leave.")
     ] = False,
 ) -> None:
-    pass
+    if context.invoked_subcommand is None:
+        typer.echo(context.get_help())
+        raise typer.Exit(ExitCode.BAD_INPUT)
 
 
 def main() -> None:

@@ -54,7 +54,16 @@ def _check_writable(path: Path) -> None:
         if not existed:
             path.unlink()
     except OSError as error:
-        raise TargetError(f"-o {path} cannot be written: {error.strerror or error}") from error
+        raise TargetError(f"-o {path} cannot be written: {_reason(path, error)}") from error
+
+
+def _reason(path: Path, error: OSError) -> str:
+    if path.is_dir():
+        return "it is a folder"
+    blocking = next((folder for folder in path.parents if folder.exists() and not folder.is_dir()), None)
+    if blocking is not None:
+        return f"a file stands where the folder {blocking} should be"
+    return error.strerror or str(error)
 
 
 def emit(report: AuditReport, files: Sequence[File], stdout: str | None) -> None:
@@ -71,7 +80,7 @@ def emit(report: AuditReport, files: Sequence[File], stdout: str | None) -> None
         try:
             file.path.write_text(api.render(report, file.format), encoding="utf-8")
         except OSError as error:
-            raise TargetError(f"-o {file.path} cannot be written: {error.strerror or error}") from error
+            raise TargetError(f"-o {file.path} cannot be written: {_reason(file.path, error)}") from error
         say(f"wrote {file.path}")
 
 

@@ -55,7 +55,7 @@ def read_picture(path: Path) -> Image:
     except TargetError:
         raise
     except Exception as error:  # decoders raise whatever they like on damaged files
-        reason = one_line(error).replace(str(path), "the file").rstrip(".")
+        reason = one_line(error).replace(f" {str(path)!r}", "").replace(str(path), "the file").rstrip(".")
         raise TargetError(f"cannot read the picture {path}: {reason or type(error).__name__}") from error
 
 

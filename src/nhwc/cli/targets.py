@@ -15,7 +15,7 @@ from types import ModuleType
 from typing import TYPE_CHECKING, TypeVar
 
 from nhwc.cli import zoo
-from nhwc.cli.exits import one_line
+from nhwc.cli.exits import RaisingTargetError, one_line
 from nhwc.cli.recipes import Recipe
 from nhwc.errors import TargetError
 
@@ -40,14 +40,27 @@ class Target:
     recipe: Recipe | None = None
 
 
+def check(text: str) -> None:
+    """What can be said of TARGET before torch is imported. Raises TargetError where its file or package is missing."""
+    place, colon, _ = text.rpartition(":")
+    if colon and _is_file(place):
+        if not Path(place).is_file():
+            raise TargetError(f"no file {place}")
+    elif colon:
+        _find(place.partition(".")[0], place)  # looking for a module inside a package would import the package
+    elif text.endswith(".py") or Path(text).is_file():
+        raise TargetError(f"{text} names no callable in the file; write {text}:NAME")
+    elif "/" in text:
+        raise TargetError(f"{text} is neither a model's name nor file.py:callable; did you mean {Path(text).name}?")
+
+
 def load(text: str) -> Target:
     """Find and build TARGET. Raises TargetError, in one sentence, wherever that fails."""
+    check(text)
     place, colon, name = text.rpartition(":")
     if colon:
         module = _run_file(Path(place)) if _is_file(place) else _import(place)
         return _called(text, _attribute(module, place, name))
-    if _is_file(text):
-        raise TargetError(f"{text} names no callable in the file; write {text}:NAME")
     model, recipe = zoo.load(text)
     return Target(text, model, recipe=recipe)
 
@@ -57,8 +70,6 @@ def _is_file(place: str) -> bool:
 
 
 def _run_file(path: Path) -> ModuleType:
-    if not path.is_file():
-        raise TargetError(f"no file {path}")
     spec = importlib.util.spec_from_file_location(path.stem, path)
     if spec is None or spec.loader is None:
         raise TargetError(f"{path} is no Python file")
@@ -71,7 +82,7 @@ def _run_file(path: Path) -> ModuleType:
     return module
 
 
-def _import(name: str) -> ModuleType:
+def _find(name: str, whole: str) -> None:
     if str(Path.cwd()) not in sys.path:
         sys.path.insert(0, str(Path.cwd()))  # as `python -m` has it
     try:
@@ -79,7 +90,11 @@ def _import(name: str) -> ModuleType:
     except (ImportError, ValueError):
         found = None
     if found is None:
-        raise TargetError(f"no module {name!r} among the installed packages or below {Path.cwd()}")
+        raise TargetError(f"no module {whole!r} among the installed packages or below {Path.cwd()}")
+
+
+def _import(name: str) -> ModuleType:
+    _find(name, name)
     return _guarded(f"importing {name}", lambda: importlib.import_module(name))
 
 
@@ -100,20 +115,28 @@ def _called(text: str, found: object) -> Target:
         return Target(text, found)
     if not callable(found):
         raise TargetError(f"{text} is {_kind(found)}, not a callable that returns a module")
-    try:
-        inspect.signature(found).bind()
-    except TypeError as error:
+    needed = _needed(found)
+    if needed:
         raise TargetError(
-            f"{text} is called without arguments, but {one_line(error)}; wrap it in a function"
-        ) from error
-    except ValueError:
-        pass  # a builtin without a signature: calling it is the only way to know
+            f"{text} is called without arguments, but needs {' and '.join(needed)}; "
+            "wrap it in a function that takes none and passes what it needs"
+        )
     made = _guarded(text, found)
     if isinstance(made, nn.Module):
         return Target(text, made)
     if isinstance(made, tuple) and made and isinstance(made[0], nn.Module):
         return _with_inputs(text, made)
     raise TargetError(f"{text} returned {_kind(made)}; it must return a module, or a module and its inputs")
+
+
+def _needed(function: Callable[..., object]) -> list[str]:
+    """Names of the arguments without which ``function`` cannot be called."""
+    try:
+        parameters = inspect.signature(function).parameters.values()
+    except (TypeError, ValueError):
+        return []  # a builtin without a signature: calling it is the only way to know
+    variadic = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
+    return [each.name for each in parameters if each.default is each.empty and each.kind not in variadic]
 
 
 def _with_inputs(text: str, made: tuple[nn.Module, object]) -> Target:
@@ -136,4 +159,4 @@ def _guarded(what: str, run: Callable[[], T]) -> T:
     try:
         return run()
     except (Exception, SystemExit) as error:
-        raise TargetError(f"{what} raised {type(error).__name__}: {one_line(error)}") from error
+        raise RaisingTargetError(f"{what} raised {type(error).__name__}: {one_line(error)}") from error
