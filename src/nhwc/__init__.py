@@ -14,7 +14,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from nhwc.api import audit, record
+    from nhwc.api import AuditReport, audit, load_report, record
     from nhwc.conversion import contiguous_state_dict, convert, restore
     from nhwc.errors import (
         ConversionError,
@@ -33,6 +33,7 @@ if TYPE_CHECKING:
 __version__ = "0.1.0"
 
 __all__ = [
+    "AuditReport",
     "ConversionError",
     "Finding",
     "FormatError",
@@ -53,6 +54,7 @@ __all__ = [
     "contiguous_state_dict",
     "convert",
     "layout_of",
+    "load_report",
     "record",
     "restore",
     "strides_for",
@@ -60,7 +62,7 @@ __all__ = [
 ]
 
 _NAMES_IN = {
-    "nhwc.api": ("audit", "record"),
+    "nhwc.api": ("AuditReport", "audit", "load_report", "record"),
     "nhwc.conversion": ("contiguous_state_dict", "convert", "restore"),
     "nhwc.errors": (
         "ConversionError",

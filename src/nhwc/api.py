@@ -16,7 +16,7 @@ from torch.utils._pytree import tree_map
 from nhwc import report as reports
 from nhwc import rules
 from nhwc.conversion import converted
-from nhwc.errors import ConversionError, ModelError, RecordingError
+from nhwc.errors import ConversionError, ModelError, RecordingError, RegistryError
 from nhwc.formats import layout_of, to_format
 from nhwc.measure import Lost, replay, time_step
 from nhwc.model import Finding, Measurement, Phase, Report, Severity, Trace
@@ -25,17 +25,32 @@ from nhwc.recorder import record as record_step
 from nhwc.recorder.modules import unwrap
 from nhwc.recorder.state import StepGuard
 from nhwc.recorder.static import fake_mode
+from nhwc.report.summary import headline
 from nhwc.report.to_html import to_html_fragment
 from nhwc.report.to_terminal import print_report
 from nhwc.rules.flow import is_pure_conversion
+from nhwc.schema import load_report as read_report
 from nhwc.strides import LayoutKind, channels_last_for
 
 Progress = Callable[[str, int, int], None]
 
-__all__ = ["AuditReport", "audit", "fake_mode", "print_report", "record", "render", "report_formats", "rule_codes"]
+__all__ = [
+    "AuditReport",
+    "audit",
+    "fake_mode",
+    "load_report",
+    "print_report",
+    "record",
+    "render",
+    "report_formats",
+    "rule_codes",
+]
 
 
-@dataclass(frozen=True)
+_SUFFIXES = {".html": "html", ".json": "json", ".txt": "text"}
+
+
+@dataclass(frozen=True, repr=False)
 class AuditReport(Report):
     """A report that shows itself: in a terminal, in a notebook, and in a file."""
 
@@ -44,13 +59,19 @@ class AuditReport(Report):
         return render(self, format, **options)
 
     def save(self, path: str | Path) -> Path:
-        """Write the report to ``path``; its suffix (.html, .json, else text) chooses the format."""
+        """Write the report to ``path``, in the format of its suffix: .html, .json or .txt; RegistryError for others."""
         path = Path(path)
-        path.write_text(self.render({".html": "html", ".json": "json"}.get(path.suffix, "text")), encoding="utf-8")
+        name = _SUFFIXES.get(path.suffix)
+        if name is None:
+            raise RegistryError(f"no format is known for {path.name!r}; end it in {', '.join(_SUFFIXES)}")
+        path.write_text(self.render(name), encoding="utf-8")
         return path
 
     def __str__(self) -> str:
         return self.render("text")
+
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__} of {self.trace.target}: {headline(self)}>"
 
     def _repr_html_(self) -> str:
         return to_html_fragment(self)
@@ -69,6 +90,15 @@ def report_formats() -> tuple[str, ...]:
 def rule_codes() -> tuple[str, ...]:
     """The codes of all rules, sorted: what a finding's ``code`` can be."""
     return tuple(sorted(rules.RULES))
+
+
+def load_report(source: Mapping[str, Any] | str | Path) -> AuditReport:
+    """The report saved as JSON in a file (a path), a text or a dictionary; equal to the one that was saved.
+
+    Raises SchemaError where it is not ours, is damaged, or comes from a newer nhwc.
+    """
+    loaded = read_report(source)
+    return AuditReport(loaded.trace, loaded.findings)
 
 
 def record(
@@ -142,6 +172,12 @@ def audit(
     ['flatten']
     """
     tell = progress or _quiet
+    if not callable(model):
+        raise RecordingError(
+            f"audit takes an nn.Module or a callable, got {type(model).__name__}; names are for the command line"
+        )
+    if repeats < 0:
+        raise RecordingError(f"repeats={repeats} is below 0; 0 measures nothing")
     if compile and (static or not isinstance(model, nn.Module)):
         raise RecordingError("compile=True audits a model as it runs: pass an nn.Module, and leave static out")
     # only a model can be tried again in contiguous format, which tells a finding from an error of the user's
@@ -271,7 +307,7 @@ def _step_time(
 
     with StepGuard() as guard:
         guard.watch_module(model)
-        return time_step(step, device, min(repeats, 3))
+        return time_step(step, device, repeats)
 
 
 def _timed(

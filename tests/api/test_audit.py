@@ -213,3 +213,23 @@ def test_the_report_does_not_keep_the_model_alive(images: torch.Tensor) -> None:
     del model
     assert alive() is None
     assert report.findings
+
+
+def test_a_saved_report_loads_equal_and_shows_itself(images: torch.Tensor, tmp_path: Path) -> None:
+    report = nhwc.audit(Shuffle(), images, repeats=1)
+    loaded = nhwc.load_report(report.save(tmp_path / "report.json"))
+    assert loaded == report
+    assert str(loaded) == str(report)
+    assert repr(report).startswith("<AuditReport of Shuffle: Not in channels last end to end")
+
+
+def test_a_suffix_without_a_format_is_refused(images: torch.Tensor, tmp_path: Path) -> None:
+    with pytest.raises(nhwc.RegistryError, match=r"\.html, \.json, \.txt"):
+        nhwc.audit(Shuffle(), images, repeats=0).save(tmp_path / "report.pdf")
+
+
+def test_what_cannot_be_audited_is_said() -> None:
+    with pytest.raises(nhwc.RecordingError, match="got str"):
+        nhwc.audit("resnet18")  # type: ignore[arg-type]
+    with pytest.raises(nhwc.RecordingError, match="below 0"):
+        nhwc.audit(nn.Identity(), torch.zeros(1), repeats=-1)

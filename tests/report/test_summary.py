@@ -11,12 +11,12 @@ from nhwc.model import Report, Trace
 from nhwc.report.summary import Verdict, headline, verdict
 
 SHUFFLES = (
-    "Not in channels last end to end: 16 clone calls in channel_shuffle (torchvision/models/shufflenetv2.py:29; "
+    "Not in channels last end to end: 16 calls of clone in channel_shuffle (torchvision/models/shufflenetv2.py:29; "
     "16 modules, stage2.0 … stage4.3), and 3 calls that follow, "
 )
 LOST_IN_TRAINING = (
     "Not in channels last end to end: 2 operator calls from 2 culprits, and 1 call that follows, cost 2.5 ms of "
-    "71.3 ms (3.5 %) and move 3.91 MB; the first is 1 silu_backward call (torchvision/models/net.py:50; "
+    "71.3 ms (3.5 %) and move 3.91 MB; the first is 1 call of silu_backward (torchvision/models/net.py:50; "
     "features.12), 1.7 ms of it."
 )
 RAISES = (
@@ -24,7 +24,7 @@ RAISES = (
     "not compatible with input tensor's size and stride (at least one dimension spans across two contiguous "
     "subspaces). Use .reshape(...) instead; what follows covers the 4 operator calls up to there."
 )
-CLEAN = "Channels last end to end: nothing is copied, lost or reordered in 38 operator calls; 1 note below."
+CLEAN = "Channels last end to end: no activation is copied, lost or reordered in 38 operator calls; 1 note below."
 SENTENCES = {
     "clean_resnet": (Verdict.CLEAN, CLEAN),
     "shufflenet": (Verdict.LOST, f"{SHUFFLES}cost 9.93 ms of 76.9 ms (13 %) and move 31.3 MB."),
@@ -77,7 +77,9 @@ def test_a_contiguous_model_is_not_called_clean() -> None:
 def test_slow_operators_do_not_deny_the_format() -> None:
     report = sample.training()
     slow = replace(report.findings[0], kind="slow")
-    assert headline(Report(report.trace, [slow])).startswith("In channels last end to end, but slow in it: 1 instance")
+    assert headline(Report(report.trace, [slow])).startswith(
+        "In channels last end to end, but slow in it: 1 call of instance"
+    )
 
 
 def test_time_that_cannot_be_told_from_noise_is_not_claimed() -> None:

@@ -59,6 +59,6 @@ def test_color_only_where_it_is_asked_for() -> None:
 
 def test_environment_conversion_limits_and_doubts_are_told() -> None:
     text = render_text(sample.static_shufflenet(), width=120)
-    for words in ("Not seen", "A static trace runs on fake tensors", "Converted model and inputs to channels_last"):
+    for words in ("Not seen", "A static trace runs on fake tensors", "Formats   model and inputs to channels_last"):
         assert words in text
     assert "features.12 is one module used in two places" in render_text(sample.training(), width=120)

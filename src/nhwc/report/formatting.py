@@ -71,23 +71,20 @@ def byte_unit(count: int) -> tuple[str, int]:
 
 
 def column(values: Sequence[float | None], places: int) -> tuple[list[str], str]:
-    """Texts of a column and of its total, rounded so that the texts add up to the total's text.
+    """Texts of a column, each rounded by itself, and of its total: the sum of what the rows show.
 
-    The total is rounded, and the rows with the largest rest are rounded up until the rows add up to it: no row is
-    off by a whole unit of its last digit. A value of None is not measured and adds nothing.
+    Equal values read alike in every row, and whoever adds the rows up gets the total. A value of None is not measured
+    and adds nothing.
 
     >>> column([1.44, 1.44, 1.42], 1)
-    (['1.5', '1.4', '1.4'], '4.3')
+    (['1.4', '1.4', '1.4'], '4.2')
     """
-    known = [value * 10**places for value in values if value is not None]
+    units = [None if value is None else round(value * 10**places) for value in values]
+    known = [unit for unit in units if unit is not None]
     if not known:
         return [NOTHING for _ in values], NOTHING
-    total, floors = round(sum(known)), [math.floor(value) for value in known]
-    rests = sorted(range(len(known)), key=lambda row: floors[row] - known[row])
-    for row in rests[: total - sum(floors)]:
-        floors[row] += 1
-    texts = iter(f"{units / 10**places:.{places}f}" for units in floors)
-    return [NOTHING if value is None else next(texts) for value in values], f"{total / 10**places:.{places}f}"
+    texts = [NOTHING if unit is None else f"{unit / 10**places:.{places}f}" for unit in units]
+    return texts, f"{sum(known) / 10**places:.{places}f}"
 
 
 def ms_places(total: float | None) -> int:
@@ -107,7 +104,7 @@ def operator_text(operator: str) -> str:
 
 def module_text(path: str) -> str:
     """A module path; the model itself has none."""
-    return path or "(model)"
+    return path or "the model itself"
 
 
 def modules_text(paths: Sequence[str]) -> str:

@@ -24,7 +24,7 @@ def facts(report: Report) -> list[tuple[str, str]]:
         ("Target", trace.target + (" (training step)" if trace.training and "training" not in trace.target else "")),
         ("Inputs", "; ".join(_input_text(tensor) for tensor in trace.inputs)),
         ("Mode", _MODES.get(trace.mode, trace.mode)),
-        ("Converted", trace.conversion or "nothing: the model and its inputs were taken as they are"),
+        ("Formats", trace.conversion or "nothing: the model and its inputs were taken as they are"),
         ("Recorded", _recorded(report)),
         ("Step", "" if step is None else _step_text(step.median_ms, step.spread_ms, step.repeats)),
         ("Device", f"{environment.device}, {environment.processor}, {plural(environment.threads, 'thread')}"),
@@ -55,6 +55,8 @@ def _recorded(report: Report) -> str:
 
 
 def _step_text(median_ms: float, spread_ms: float, repeats: int) -> str:
+    if repeats == 1:
+        return f"{ms_text(median_ms)} (one run)"
     return f"{ms_text(median_ms, spread_ms)} (median ± interquartile range of {plural(repeats, 'repeat')})"
 
 

@@ -70,7 +70,8 @@ def headline(report: Report) -> str:
     """
     found, seen = culprits(report), verdict(report)
     if seen is Verdict.RAISES and report.trace.error is not None:
-        return " ".join([_raising(report.trace, report.trace.error), *_wrong(found), *_lost(report, found)])
+        others = [culprit for culprit in found if report.trace.error.call not in culprit.first.call_indices]
+        return " ".join([_raising(report.trace, report.trace.error), *_wrong(others), *_lost(report, others)])
     if seen in (Verdict.WRONG, Verdict.LOST):
         return " ".join([*_wrong(found), *_lost(report, found)])
     calls = plural(len(report.trace.calls), "operator call")
@@ -79,7 +80,7 @@ def headline(report: Report) -> str:
     risks = len(notes(report))
     besides = f"; {plural(risks, 'note')} below" if risks else ""
     unseen = _UNSEEN.get(report.trace.mode, "")
-    return f"Channels last end to end: nothing is copied, lost or reordered in {calls}{unseen}{besides}."
+    return f"Channels last end to end: no activation is copied, lost or reordered in {calls}{unseen}{besides}."
 
 
 def _raising(trace: Trace, error: StepError) -> str:
@@ -127,7 +128,7 @@ def _lost(report: Report, found: list[Culprit]) -> list[str]:
 
 
 def _culprit_text(culprit: Culprit) -> str:
-    calls = plural(culprit.own.calls, f"{culprit.operator} call")
+    calls = f"{plural(culprit.own.calls, 'call')} of {culprit.operator}"
     function = f" in {culprit.function}" if culprit.function else ""
     where = [culprit.phase, visible(source_text(culprit.first.source)), culprit.modules]
     return f"{calls}{function} ({'; '.join(part for part in where if part)})"

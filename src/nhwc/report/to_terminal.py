@@ -148,7 +148,7 @@ class _Page:
         if text.line:
             self.cut(text.line, "italic", _INDENT + 2)
         if culprit.first.message:
-            self.line(visible(culprit.first.message), "", _INDENT)
+            self.line(f"{culprit.first.code}: {visible(culprit.first.message)}", "", _INDENT)
         for advice in culprit.advice:
             self.row("→", advice, "green", _INDENT)
 
@@ -163,7 +163,7 @@ class _Page:
         for culprit in found:
             first = culprit.first
             places = f" ({plural(len(culprit.findings), 'place')})" if len(culprit.findings) > 1 else ""
-            self.row("•", visible(first.message) + places)
+            self.row("•", f"{first.code}: {visible(first.message)}{places}")
             if first.source or first.module:
                 self.cut(f"{culprit.modules} · {finding_text(first).source}", "dim", 2)
             for advice in culprit.advice:

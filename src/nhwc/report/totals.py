@@ -45,7 +45,7 @@ def columns(report: Report, found: list[Culprit]) -> Columns:
         costs += [culprit.own, culprit.after] if culprit.consequences else [culprit.own]
     whole = cost_of(finding for culprit in found for finding in culprit.findings + culprit.consequences)
     unit, size = byte_unit(whole.bytes)
-    byte_texts, byte_total = column([cost.bytes / size for cost in costs], 0 if size == 1 else 1)
+    byte_texts, byte_total = column([cost.bytes / size for cost in costs], 0 if size == 1 else 2)
     ms_texts, ms_total = column([cost.ms for cost in costs], ms_places(whole.ms))
     share_texts, share_total = column([_percent(cost, report) for cost in costs], 1)
     places = ms_places(whole.ms)

@@ -9,6 +9,10 @@ from nhwc.rules.flow import Flow
 from nhwc.rules.registry import Draft, rule
 
 
+def _count(number: int, what: str) -> str:
+    return f"{number} {what}" if number == 1 else f"{number} {what}s"
+
+
 @rule("NH104", kind="copy", severity=Severity.NOTE)
 def find(flow: Flow) -> Iterator[Draft]:
     """A library reorders weights at every call."""
@@ -25,11 +29,11 @@ def find(flow: Flow) -> Iterator[Draft]:
     parts = []
     if reorders:
         parts.append(
-            f"{reorders[0].library} reorders weights {len(reorders)} times a step: eager mode does not keep them packed"
+            f"{reorders[0].library} packs weights anew in every step ({len(reorders)} reorders): eager mode keeps none"
         )
     if gradients:
         parts.append(
-            f"{len(gradients)} weight gradients are copied to channels last inside the backward of their convolution"
+            f"{_count(len(gradients), 'weight gradient')} copied to channels last inside a convolution's backward"
         )
     times = [ms for ms in (*(r.ms for r in reorders), *(copy.ms for copy in gradients)) if ms is not None]
     nbytes = sum(r.nbytes for r in reorders) + sum(copy.target.nbytes for copy in gradients)
