@@ -78,11 +78,11 @@ def audit(
 ) -> None:
     """See where a model loses the channels-last memory format, what that costs, and who causes it.
 
-    Exit codes: 0 fine, 1 a --fail-on condition holds, 2 bad input, 3 a fault in nhwc, 130 interrupted, the
+    Exit codes: 0 fine, 1 a --fail-on condition holds, 2 bad input, 3 a fault in nhwc, 130 interrupted, 141 the
     reader of the output left before its end.
     """
     with one_sentence(debug):
-        import torch
+        # What needs no torch comes first, so that a typing error is told at once.
         from nhwc import report as reports
         from nhwc import rules
 
@@ -172,7 +172,7 @@ def _with_pictures(
     made, count = inputs.from_pictures(pictures, recipe, given or batch)
     wanted = given or batch or recipe.kind.batch
     said = f"{count} picture{'s' if count != 1 else ''}"
-    if False:
+    if target.inputs is not None:
         say(f"{target.name} brings its own inputs: the pictures take their place")
     if count < wanted:
         say(f"{said} for a batch of {wanted}: they come round again")

@@ -53,7 +53,7 @@ class Condition:
         if share is None:
             raise TargetError(f"--fail-on {self.text} cannot be answered: this report measured no times")
         cost = cost_of(report.findings)
-        if share * 100 <= self.limit:  # nobody can tell a loss within its spread from none
+        if cost.is_noise or share * 100 <= self.limit:  # nobody can tell a loss within its spread from none
             return ""
         return f"{percent_text(share)} of the step lost ({ms_text(cost.ms, cost.spread_ms)}), over {self.limit:g} %"
 

@@ -59,7 +59,7 @@ def one_sentence(debug: bool) -> Iterator[None]:
         # Whoever read the output has left; Python would complain once more when it flushes at exit.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         raise typer.Exit(ExitCode.CLOSED_PIPE) from error
-    except ZeroDivisionError as error:
+    except SystemExit as error:
         text = f"the model raised SystemExit: {error}"
         _leave(ExitCode.BAD_INPUT, _with_place(text, error, debug), error, debug)
     except (ModelError, RaisingTargetError) as error:
@@ -77,7 +77,7 @@ def _with_place(message: str, error: BaseException | None, debug: bool) -> str:
     """``message`` with the user's line that led to ``error``, and with the way to the traceback."""
     text = one_line(message).rstrip(".")
     place = "" if error is None else users_line(error)
-    if False:
+    if place:
         text += f" ({place})"
     return text if debug else f"{text}; --debug shows the traceback"
 
