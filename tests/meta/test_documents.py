@@ -1,5 +1,6 @@
 """The documents: their commands, links and examples hold, and no file speaks of where it was written."""
 
+import inspect
 import re
 from pathlib import Path
 
@@ -7,6 +8,7 @@ import pytest
 from meta.project import ROOT, tracked
 from typer.testing import CliRunner
 
+import nhwc
 from nhwc.cli.main import app
 
 DOCUMENTS = [path for path in tracked() if path.suffix == ".md"]
@@ -65,6 +67,39 @@ def test_every_link_to_a_file_leads_somewhere(path: Path) -> None:
     for link in re.findall(r"\]\(([^)#\s]+)", path.read_text(encoding="utf-8")):
         if "://" not in link:
             assert (path.parent / link).exists(), f"{link} is missing"
+
+
+def links_of(path: Path) -> set[Path]:
+    """Pages that a page links to; a link to a folder leads to every page in it."""
+    found = [path.parent / link for link in re.findall(r"\]\(([^)#\s]+)", path.read_text(encoding="utf-8"))]
+    pages = {page for place in found for page in ([place] if place.suffix == ".md" else place.glob("*.md"))}
+    return {page.resolve() for page in pages if page.is_file()}
+
+
+@pytest.mark.parametrize("start", [ROOT / "docs" / "index.md", ROOT / "README.md"], ids=name_of)
+def test_every_page_can_be_reached(start: Path) -> None:
+    reached, next_ = {start}, [start]
+    while next_:
+        new = links_of(next_.pop()) - reached
+        reached |= new
+        next_ += new
+    pages = {path for path in DOCUMENTS if path.is_relative_to(ROOT / "docs") or path.parent.name == "benchmarks"}
+    assert {name_of(path) for path in pages - reached} == set()
+
+
+@pytest.mark.parametrize("name", ["audit", "record"])
+def test_the_docs_give_the_whole_signature(name: str) -> None:
+    text = (ROOT / "docs" / "api.md").read_text(encoding="utf-8")
+    (shown,) = re.findall(rf"```python\nnhwc\.{name}\((.*?)^\) -> (?:\w+)\n```", text, re.MULTILINE | re.DOTALL)
+    parameters = [str(each.replace(annotation=inspect.Parameter.empty)) for each in signature_of(name)]
+    assert " ".join(shown.split()).rstrip(",") == ", ".join(parameters).replace("'", '"')
+    described = text.split(f"### `nhwc.{name}(", 1)[1].split("\n### ", 1)[0]
+    table = " ".join(re.findall(r"^\| (`.*?`) \|", described, re.MULTILINE))
+    assert all(f"`{parameter.split('=')[0]}`" in table for parameter in parameters)
+
+
+def signature_of(name: str) -> list[inspect.Parameter]:
+    return list(inspect.signature(getattr(nhwc, name)).parameters.values())
 
 
 @pytest.mark.parametrize("path", [ROOT / "README.md", ROOT / "docs" / "index.md"], ids=name_of)
