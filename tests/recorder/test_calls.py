@@ -356,3 +356,12 @@ def test_options_say_what_was_not_looked_for(small: Small, image: torch.Tensor) 
         "copies inside kernels were not looked for (inner=False)",
     )
     assert all(call.caller == call.operator and not call.reorders for call in trace.calls)
+
+
+def test_an_activation_that_saves_a_clone_of_what_it_overwrites_is_tied_to_itself() -> None:
+    model = nn.Sequential(nn.Conv2d(3, 8, 3), nn.SiLU(inplace=True), nn.Conv2d(8, 8, 3))
+    trace = record(model, torch.randn(2, 3, 8, 8), options=TRAIN)
+    (backward,) = [call for call in trace.calls if call.name == "silu_backward"]
+    assert backward.forward is not None
+    assert trace.calls[backward.forward].name == "silu_"
+    assert backward.module == "1"

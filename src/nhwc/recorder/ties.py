@@ -20,33 +20,44 @@ class ForwardTies:
     """Remembers for every node's number the call that it belongs to: ``note`` calls in their order, then ask ``of``."""
 
     def __init__(self) -> None:
-        #: number → thread → (call, operator)
-        self._calls: dict[int, dict[int, tuple[int, str]]] = {}
+        #: number → thread → the calls it may belong to with their operators, the likeliest first
+        self._calls: dict[int, dict[int, list[tuple[int, str]]]] = {}
         #: thread → (next number, last call that was noted, its operator, whether it wrote an operand)
         self._last: dict[int, tuple[int, int, str, bool]] = {threading.get_ident(): (_get_next_number(), -1, "", False)}
+        #: thread → candidates of numbers whose call may still have to be dispatched
+        self._open: dict[int, list[list[tuple[int, str]]]] = {}
 
     def note(self, call: int, operator: str, *, makes_node: bool, mutates: bool) -> None:
         """Numbers taken since the last call belong to it (an in-place operator on a view makes nodes after itself), but
-        for the newest, which is the own one of a call that makes a node or runs inside a function that made one."""
+        for the newest, which is the own one of a call that makes a node or runs inside a function that made one. An
+        operator that first saves a clone of what it overwrites takes its number before that clone: then the name of
+        the node tells."""
         thread, end = threading.get_ident(), _get_next_number()
         start, previous, previous_operator, mutated = self._last.get(thread, (end - 1, -1, "", False))
+        for candidates in self._open.pop(thread, []):
+            candidates.append((call, operator))
         for number in range(start, end):
             own = number == end - 1 and (makes_node or not mutated)
-            owner = (call, operator) if own or previous < 0 else (previous, previous_operator)
-            self._calls.setdefault(number, {})[thread] = owner
+            candidates = [(call, operator)]
+            if not own and previous >= 0:
+                candidates.insert(0, (previous, previous_operator))
+                self._open.setdefault(thread, []).append(candidates)
+            self._calls.setdefault(number, {})[thread] = candidates
         self._last[thread] = (end, call, operator, mutates)
 
     def of(self, node: Any) -> int | None:
         """The call that made ``node``, None for a node that is older than the recording.
 
-        Threads count alike: among several calls of that number the one whose operator the node is named after, else the
-        one of this thread.
+        Threads count alike: of several calls the one whose operator the node is named after, else the likeliest one of
+        this thread.
         """
-        calls = self._calls.get(node._sequence_nr(), {})
-        found = list(calls.values())
-        if len(found) > 1:
-            kin = [(call, operator) for call, operator in found if _plain(operator) == _plain(node.name())]
-            found = kin if len(kin) == 1 else [calls[thread] for thread in [threading.get_ident()] if thread in calls]
+        by_thread = self._calls.get(node._sequence_nr(), {})
+        found = [candidate for candidates in by_thread.values() for candidate in candidates]
+        kin = {call for call, operator in found if _plain(operator) == _plain(node.name())}
+        if len(kin) == 1:
+            return kin.pop()
+        if len(by_thread) > 1:
+            found = by_thread.get(threading.get_ident(), [])
         return found[0][0] if found else None
 
 
