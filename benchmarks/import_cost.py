@@ -1,29 +1,36 @@
-"""What `import nhwc` adds to `import torch`, in fresh processes, in turn."""
+"""What `import nhwc` adds to `import torch`: fresh processes, each of which times the second import after the first."""
 
 from __future__ import annotations
 
 import subprocess
 import sys
-from collections.abc import Callable
 
-from paired import alternate, arguments, interval, median_difference, publish
+import numpy as np
+from paired import arguments, interval, publish
 
-
-def importing(code: str) -> Callable[[], object]:
-    return lambda: subprocess.run([sys.executable, "-c", code], check=True)
+CHILD = """
+import torch, time
+start = time.perf_counter()
+import nhwc
+print(1000 * (time.perf_counter() - start))
+"""
 
 
 def main() -> None:
     options = arguments(__doc__, rounds=15)
-    samples = alternate({"torch": importing("import torch"), "both": importing("import torch, nhwc")}, options.rounds)
-    added, low, high = interval(median_difference, samples["both"], samples["torch"])
+    added_ms = [
+        float(subprocess.run([sys.executable, "-c", CHILD], capture_output=True, text=True, check=True).stdout)
+        for _ in range(options.rounds)
+    ]
+    median, low, high = interval(lambda sample: float(np.median(sample)), added_ms)
     publish(
         {
             "claim": "adds under 50 ms",
-            "added_ms": added,
+            "added_ms": median,
             "interval_95": [low, high],
-            "holds": added < 50,
-            "samples_ms": samples,
+            "worst_ms": max(added_ms),
+            "holds": max(added_ms) < 50,
+            "samples_ms": added_ms,
         },
         options.output,
     )

@@ -222,3 +222,11 @@ def test_paths_that_cannot_be_read(tmp_path: Path) -> None:
     for path in (tmp_path / "missing.json", tmp_path, str(tmp_path / "missing.json"), "bad\0path"):
         with pytest.raises(SchemaError):
             load_report(path)
+
+
+@pytest.mark.parametrize("source", [["x"], {}, 7])
+def test_a_finding_whose_source_is_no_text_is_damage(source: object) -> None:
+    document = dump_report(sample.shufflenet())
+    document["findings"][0]["source"] = source
+    with pytest.raises(SchemaError, match="damaged"):
+        load_report(document)

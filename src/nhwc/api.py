@@ -16,7 +16,7 @@ from torch.utils._pytree import tree_map
 from nhwc import report as reports
 from nhwc import rules
 from nhwc.conversion import converted
-from nhwc.errors import ConversionError, ModelError, RecordingError, RegistryError
+from nhwc.errors import ConversionError, ModelError, NhwcError, RecordingError, RegistryError
 from nhwc.formats import layout_of, to_format
 from nhwc.measure import Lost, replay, time_step
 from nhwc.model import Finding, Measurement, Phase, Report, Severity, Trace
@@ -273,10 +273,17 @@ def _error_in_contiguous(
         return value.contiguous() if isinstance(value, torch.Tensor) and value.layout is torch.strided else value
 
     try:
-        with converted(model, "contiguous"), StepGuard() as guard:
-            guard.watch_module(model)
-            run_model(model, tree_map(contiguous, tuple(inputs)), tree_map(contiguous, dict(kwargs)), options)
-    except Exception as error:  # noqa: BLE001 whatever the model raises is the answer
+        with converted(model, "contiguous"):
+            # recorded, since only a recording puts back what a step writes besides buffers and gradients
+            record_step(
+                model,
+                *tree_map(contiguous, tuple(inputs)),
+                kwargs=tree_map(contiguous, dict(kwargs)),
+                options=replace(options, keep_error=False, inner=False, libraries=False),
+            )
+    except ModelError as error:
+        return error.__cause__ if isinstance(error.__cause__, Exception) else error
+    except NhwcError as error:
         return error
     return None
 
@@ -292,9 +299,10 @@ def _step_time(
     trace: Trace,
     repeats: int,
 ) -> Measurement | None:
-    """Plain runs of a model; for a callable on the CPU, which is run once, the sum of its operators' times."""
+    """Plain runs of a model. What must not run again (a callable, a model that writes more than its buffers) gives the
+    sum of its operators' times on the CPU, and None elsewhere."""
     device = next((call.inputs[0].device for call in trace.calls if call.inputs), "cpu")
-    if not isinstance(model, nn.Module):
+    if not isinstance(model, nn.Module) or _rewrites_itself(trace):
         if not device.startswith("cpu"):  # the profiler's operator times are then those of launching a kernel
             return None
         times = [call.ms for call in trace.calls if call.ms is not None]
@@ -310,6 +318,24 @@ def _step_time(
         return time_step(step, device, repeats)
 
 
+def _rewrites_itself(trace: Trace) -> bool:
+    """Whether the step writes memory older than itself that is no buffer, or draws from a generator of its own.
+
+    A recording puts that back; plain runs, which nothing watches, would not.
+    """
+    parameters = {parameter.name for parameter in trace.parameters}
+    born: set[int] = set()
+    for call in trace.calls:
+        for meta in (call.inputs[position] for position in call.mutates):
+            is_buffer = meta.name is not None and meta.name not in parameters and not meta.name.startswith("input ")
+            if meta.storage not in born and not is_buffer:
+                return True
+        if "'Generator'" in repr(call.arguments) or "'Generator'" in repr(call.keywords):
+            return True
+        born.update(meta.storage for meta in call.outputs)
+    return False
+
+
 def _timed(
     trace: Trace, findings: list[Finding], repeats: int, budget_s: float, tell: Progress
 ) -> tuple[Trace, list[Finding]]:
@@ -319,7 +345,10 @@ def _timed(
     if trace.error is not None:
         calls = [call for call in calls if call.index != trace.error.call]
     whole = frozenset(call.index for call in calls if is_pure_conversion(call))
-    lost = replay(calls, whole, repeats, budget_s, lambda done, total: tell("measure", done, total))
+    follows = frozenset(index for finding in findings if finding.cause is not None for index in finding.call_indices)
+    lost = replay(
+        calls, whole, repeats, budget_s, lambda done, total: tell("measure", done, total), follows=follows - whole
+    )
     timed = [_with_time(finding, lost, trace.step) for finding in findings]
     kept = [
         f

@@ -335,6 +335,8 @@ def _load(source: Mapping[str, Any] | str | Path, expected: str) -> Any:
         return _LOADERS[expected, version](document)
     except _DamageError as damage:
         raise SchemaError(f"{where} is damaged ({damage}); record it again") from None
+    except (TypeError, AttributeError, KeyError) as error:  # a value of another type than its place asks for
+        raise SchemaError(f"{where} is damaged ({error}); record it again") from error
 
 
 def _open(source: Mapping[str, Any] | str | Path) -> tuple[Mapping[str, Any], str]:

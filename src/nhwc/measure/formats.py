@@ -36,6 +36,14 @@ def in_one_format(meta: TensorMeta, *, channels_last: bool) -> TensorMeta:
     return replace(meta, strides=tuple(strides), offset=0)
 
 
+def is_split(meta: TensorMeta) -> bool:
+    """Whether a 5-D tensor is a 4-D one whose channels were split in two and swapped, as a channel shuffle does."""
+    if len(meta.shape) != 5 or 1 in meta.shape[1:3] or _is_expanded(meta):
+        return False
+    order = [dim for dim in physical_order(meta.shape, meta.strides) if dim != 0]
+    return order[-2:] == [2, 1] or order[:2] == [2, 1]
+
+
 def _is_expanded(meta: TensorMeta) -> bool:
     return any(size > 1 and stride == 0 for size, stride in zip(meta.shape, meta.strides, strict=True))
 

@@ -2,6 +2,7 @@
 
 Both run on made-up tensors of the recorded shapes, strides and dtypes, in turn, without autograd. The better of
 channels last throughout and contiguous throughout is what the call could have cost; the difference is the loss.
+The copy of a channel shuffle by hand is set against torch.channel_shuffle in channels last, which may cost more.
 """
 
 from __future__ import annotations
@@ -14,8 +15,9 @@ from typing import Any
 import torch
 
 from nhwc.measure.clock import Clock, summarize
-from nhwc.measure.formats import in_one_format
+from nhwc.measure.formats import in_one_format, is_split
 from nhwc.model import Call, Measurement, TensorMeta
+from nhwc.strides import CHANNELS_LAST, strides_for
 
 _NAMESPACES = ("aten", "prims", "mkldnn", "torchvision")
 
@@ -39,6 +41,7 @@ def replay(
     budget_s: float,
     progress: Callable[[int, int], None] | None = None,
     *,
+    follows: frozenset[int] = frozenset(),
     clock_for: Callable[[str], Clock] = Clock,
     now_s: Callable[[], float] = time.monotonic,
 ) -> dict[int, Lost]:
@@ -46,6 +49,8 @@ def replay(
 
     whole: indices of the calls that would not be made at all in one format (pure conversions): all their time is
         lost. Calls that look alike are measured once.
+    follows: indices of the calls that only suffer from a culprit: repaired, they would run in channels last, which is
+        what they are set against, be it faster or slower; all others against the better of the two formats.
     repeats: timings of a call, 1 or more.
     progress: told (calls done, calls in all) after each.
     clock_for: device → its clock. now_s: the clock of the budget.
@@ -58,12 +63,13 @@ def replay(
     started = now_s()
     with torch.random.fork_rng(devices=_cuda_devices(calls)), torch.no_grad():
         for done, call in enumerate(calls):
-            key = (call.operator, _layouts(call.inputs), repr(call.arguments), repr(call.keywords), call.index in whole)
+            sort = (call.index in whole, call.index in follows)
+            key = (call.operator, _layouts(call.inputs), repr(call.arguments), repr(call.keywords), sort)
             if key not in known:
                 if now_s() - started > budget_s:
                     known[key] = None
                 else:
-                    known[key] = _measure(call, call.index in whole, repeats, clock_for)
+                    known[key] = _measure(call, *sort, repeats, clock_for)
             measured = known[key]
             if measured is not None:
                 results[call.index] = measured
@@ -81,10 +87,17 @@ def _cuda_devices(calls: Sequence[Call]) -> list[int]:
     return sorted(device.index or 0 for device in devices if device.type == "cuda")
 
 
-def _measure(call: Call, whole: bool, repeats: int, clock_for: Callable[[str], Clock]) -> Lost | None:
+def _measure(call: Call, whole: bool, follows: bool, repeats: int, clock_for: Callable[[str], Clock]) -> Lost | None:
     try:
         actual = _runner(call, call.inputs)
-        variants = [] if whole else [_runner(call, metas) for metas in _one_format_inputs(call)]
+        replacement = None if whole else _shuffle_instead(call)
+        if whole:
+            variants = []
+        elif replacement is not None:
+            variants = [replacement]
+        else:
+            ways = (True,) if follows else (True, False)
+            variants = [_runner(call, [in_one_format(meta, channels_last=way) for meta in call.inputs]) for way in ways]
         clock = clock_for(call.inputs[0].device if call.inputs else "cpu")
         for run in (actual, *variants):
             run()
@@ -98,12 +111,20 @@ def _measure(call: Call, whole: bool, repeats: int, clock_for: Callable[[str], C
     medians = [summarize([sample[place] for sample in samples]).median_ms for place in range(1, 1 + len(variants))]
     best = 1 + medians.index(min(medians))
     difference = summarize([sample[0] - sample[best] for sample in samples])
-    return Lost(replace(difference, median_ms=max(difference.median_ms, 0.0)), as_ran)
+    if replacement is None and not follows:  # no single format that was measured slower is a gain of the mixed ones
+        difference = replace(difference, median_ms=max(difference.median_ms, 0.0))
+    return Lost(difference, as_ran)
 
 
-def _one_format_inputs(call: Call) -> list[tuple[TensorMeta, ...]]:
-    """The two sets of operands: all channels last, all contiguous; a set equal to the recorded one is left in."""
-    return [tuple(in_one_format(meta, channels_last=way) for meta in call.inputs) for way in (True, False)]
+def _shuffle_instead(call: Call) -> Callable[[], object] | None:
+    """A channel shuffle by hand copies (N, C/groups, groups, H, W); what to pay for it is torch.channel_shuffle."""
+    if call.operator != "aten.clone.default" or len(call.inputs[0].shape) != 5 or not is_split(call.inputs[0]):
+        return None
+    n, inner, groups, h, w = call.inputs[0].shape
+    shape = (n, inner * groups, h, w)
+    meta = replace(call.inputs[0], shape=shape, strides=strides_for(shape, CHANNELS_LAST), offset=0)
+    tensor = _made_up(meta)
+    return lambda: torch.channel_shuffle(tensor, groups)
 
 
 def _runner(call: Call, metas: Sequence[TensorMeta]) -> Callable[[], object]:

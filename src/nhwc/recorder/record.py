@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import threading
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -30,6 +31,9 @@ from nhwc.recorder.run import Options, device_of, first_line, run_model, tensors
 from nhwc.recorder.state import StepGuard
 from nhwc.recorder.storage import TensorReader
 
+#: File descriptors, oneDNN's verbose level and the profiler are the process's own: a second thread waits its turn.
+_ONE_AT_A_TIME = threading.RLock()
+
 
 def record(
     step: nn.Module | Callable[..., Any],
@@ -47,9 +51,16 @@ def record(
     ['relu']
     """
     options = options or Options()
+    with _ONE_AT_A_TIME:
+        return _record(step, inputs, dict(kwargs or {}), options)
+
+
+def _record(
+    step: nn.Module | Callable[..., Any], inputs: Sequence[Any], kwargs: dict[str, Any], options: Options
+) -> Trace:
     if isinstance(step, nn.Module) and is_compiled(step):
-        return record_compiled(step, inputs, dict(kwargs or {}), options)
-    return _Recording(step, inputs, dict(kwargs or {}), options).run()
+        return record_compiled(step, inputs, kwargs, options)
+    return _Recording(step, inputs, kwargs, options).run()
 
 
 @dataclass
@@ -78,6 +89,7 @@ class _Recording:
                 modules = ModuleStack(on_root=lambda module: self._add_root(module, modules, guard))
                 stack.enter_context(modules)
                 self._watch(model, modules, guard)
+                self._tell_compiled_in_place()
                 self._name_inputs()
                 device = device_of(self.roots[0][0] if self.roots else None, self.inputs)
                 profiler = KernelProfiler(device)
@@ -122,6 +134,19 @@ class _Recording:
             # the exception's traceback leads back here: in a cycle it would keep the step's activations alive
             self.error = None
             self.tensors.clear()
+
+    def _tell_compiled_in_place(self) -> None:
+        compiled = [
+            module
+            for root, _ in self.roots
+            for module in root.modules()
+            if getattr(module, "_compiled_call_impl", None)
+        ]
+        if compiled:
+            self.limits.append(
+                f"{len(compiled)} of the modules were compiled in place by module.compile(); they are recorded as they "
+                "run in eager mode: pass torch.compile(model) to see the compiled graph"
+            )
 
     def _go_static(self) -> Any:
         """Replace the model's state and the inputs by fake tensors; returns their mode."""

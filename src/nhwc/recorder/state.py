@@ -112,6 +112,7 @@ class StepGuard:
                 if not self._first_time(storage, storage._cdata):
                     return
                 version = None if tensor.is_inference() else tensor._version
+                geometry = (tuple(tensor.shape), tensor.stride(), tensor.storage_offset())
                 saved = storage.clone()  # type: ignore[no-untyped-call]
             except NO_STORAGE:
                 self._save_values(tensor)
@@ -121,6 +122,10 @@ class StepGuard:
             if storage.nbytes() != saved.nbytes():
                 storage.resize_(saved.nbytes())
             storage.copy_(saved)
+            if geometry != (tuple(tensor.shape), tensor.stride(), tensor.storage_offset()):
+                # a resize_ changed the tensor too: left larger than its memory, its next write would be out of bounds
+                with torch.no_grad():
+                    tensor.as_strided_(*geometry)
             if version is not None:  # the values are those that graphs from before have saved
                 torch._C._autograd._unsafe_set_version_counter((tensor,), (version,))
 

@@ -41,7 +41,7 @@ def ms_text(ms: float | None, spread_ms: float | None = None) -> str:
     >>> ms_text(12.34), ms_text(12.34, 0.41), ms_text(0.0002), ms_text(None)
     ('12.3 ms', '12.3 ± 0.4 ms', '<0.001 ms', '–')
     """
-    if ms is None:
+    if ms is None or not math.isfinite(ms):
         return NOTHING
     if 0 < ms < 0.001:
         return "<0.001 ms"
@@ -79,7 +79,7 @@ def column(values: Sequence[float | None], places: int) -> tuple[list[str], str]
     >>> column([1.44, 1.44, 1.42], 1)
     (['1.4', '1.4', '1.4'], '4.2')
     """
-    units = [None if value is None else round(value * 10**places) for value in values]
+    units = [None if value is None or not math.isfinite(value) else round(value * 10**places) for value in values]
     known = [unit for unit in units if unit is not None]
     if not known:
         return [NOTHING for _ in values], NOTHING
