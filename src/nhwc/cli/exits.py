@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from enum import IntEnum
 from pathlib import Path
+from typing import NoReturn
 
 import typer
 
@@ -56,21 +57,29 @@ def one_sentence(debug: bool) -> Iterator[None]:
     except KeyboardInterrupt as error:
         _leave(ExitCode.INTERRUPTED, "interrupted", error, debug)
     except BrokenPipeError as error:
-        # Whoever read the output has left; Python would complain once more when it flushes at exit.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        raise typer.Exit(ExitCode.CLOSED_PIPE) from error
+        _leave_closed_pipe(error)
     except SystemExit as error:
+        if isinstance(error.__context__, BrokenPipeError):  # how rich's console leaves a closed pipe
+            _leave_closed_pipe(error)
         text = f"the model raised SystemExit: {error}"
         _leave(ExitCode.BAD_INPUT, _with_place(text, error, debug), error, debug)
     except (ModelError, RaisingTargetError) as error:
         _leave(ExitCode.BAD_INPUT, _with_place(str(error), error.__cause__, debug), error, debug)
     except NhwcError as error:
         _leave(ExitCode.BAD_INPUT, str(error), error, debug)
+    except OSError as error:
+        _leave(ExitCode.BAD_INPUT, f"the report cannot be written: {error.strerror or error}", error, debug)
     except Exception as error:  # noqa: BLE001 - the border of the program: nothing may pass it as a traceback
         text = (
             f"a fault in nhwc itself, {type(error).__name__}: {one_line(error)}; run again with --debug and report it"
         )
         _leave(ExitCode.INTERNAL_FAULT, text, error, debug)
+
+
+def _leave_closed_pipe(error: BaseException) -> NoReturn:
+    """Whoever read the output has left; Python would complain once more when it flushes at exit."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    raise typer.Exit(ExitCode.CLOSED_PIPE) from error
 
 
 def _with_place(message: str, error: BaseException | None, debug: bool) -> str:
