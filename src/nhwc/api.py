@@ -15,14 +15,15 @@ from torch.utils._pytree import tree_map
 
 from nhwc import report as reports
 from nhwc import rules
-from nhwc.conversion import converted
+from nhwc.conversion import bring, converted
 from nhwc.errors import ConversionError, ModelError, NhwcError, RecordingError, RegistryError
-from nhwc.formats import layout_of, to_format
+from nhwc.formats import layout_of
 from nhwc.measure import Lost, replay, time_step
 from nhwc.model import Finding, Measurement, Phase, Report, Severity, Trace
 from nhwc.recorder import Options, run_model
 from nhwc.recorder import record as record_step
 from nhwc.recorder.modules import unwrap
+from nhwc.recorder.run import tensors_in
 from nhwc.recorder.state import StepGuard
 from nhwc.recorder.static import fake_mode
 from nhwc.report.summary import headline
@@ -30,7 +31,7 @@ from nhwc.report.to_html import to_html_fragment
 from nhwc.report.to_terminal import print_report
 from nhwc.rules.flow import is_pure_conversion
 from nhwc.schema import load_report as read_report
-from nhwc.strides import LayoutKind, channels_last_for
+from nhwc.strides import LayoutKind
 
 Progress = Callable[[str, int, int], None]
 
@@ -238,11 +239,10 @@ def _in_format(
                 raise
             yield inputs, kwargs, f"audited as it is, not converted: {error}"
             return
-        yield (
-            _in_channels_last(tuple(inputs)),
-            _in_channels_last(dict(kwargs)),
-            "model and inputs were converted to channels last for this audit and restored after it",
-        )
+        moved = cast(tuple[Any, ...], bring(tuple(inputs), "auto"))
+        named = cast(dict[str, Any], bring(dict(kwargs), "auto"))
+        done = "model and inputs were converted to channels last for this audit and restored after it"
+        yield moved, named, done + _left_contiguous([moved, named])
 
 
 def _has_channels_last(model: nn.Module) -> bool:
@@ -253,14 +253,16 @@ def _has_channels_last(model: nn.Module) -> bool:
     )
 
 
-def _in_channels_last(tree: Any) -> Any:
-    def convert(value: Any) -> Any:
-        if not isinstance(value, torch.Tensor) or value.layout is not torch.strided or not value.is_floating_point():
-            return value
-        memory_format = channels_last_for(value.dim())
-        return value if memory_format is None else to_format(value, memory_format)
-
-    return tree_map(convert, tree)
+def _left_contiguous(inputs: Any) -> str:
+    """What to add where an input of rank 4 or 5 was not converted, which integers and images of bytes are not."""
+    kinds = sorted(
+        str(tensor.dtype).removeprefix("torch.")
+        for tensor in tensors_in(inputs)
+        if tensor.layout is torch.strided and tensor.dim() in (4, 5) and layout_of(tensor).kind is LayoutKind.CONTIGUOUS
+    )
+    return (
+        f"; inputs that are not floating point stayed contiguous ({', '.join(dict.fromkeys(kinds))})" if kinds else ""
+    )
 
 
 def _error_in_contiguous(

@@ -2,6 +2,7 @@
 
 import json
 import weakref
+from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
@@ -277,3 +278,23 @@ def test_inputs_written_by_a_model_that_raises_in_channels_last_come_back() -> N
     scale = torch.zeros(1)
     assert [finding.code for finding in nhwc.audit(Writes(), torch.randn(2, 3, 8, 8), scale).culprits] == ["NH403"]
     assert scale.item() == 0
+
+
+def test_inputs_in_a_dataclass_are_converted_and_those_of_bytes_are_named() -> None:
+    @dataclass
+    class Batch:
+        images: torch.Tensor
+        mask: torch.Tensor
+
+    class Takes(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.conv = nn.Conv2d(3, 8, 3)
+
+        def forward(self, batch: Batch) -> torch.Tensor:
+            return self.conv(batch.images) + batch.mask.float().mean()
+
+    mask = torch.zeros(2, 3, 8, 8, dtype=torch.uint8)
+    report = nhwc.audit(Takes(), Batch(torch.randn(2, 3, 8, 8), mask), repeats=0)
+    assert not report.culprits
+    assert report.trace.conversion.endswith("inputs that are not floating point stayed contiguous (uint8)")

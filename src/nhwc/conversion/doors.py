@@ -27,7 +27,7 @@ class InputDoor:
 
     def __call__(self, module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Any, Any]:
         del module
-        return _map_tensors(args, self.memory_format), _map_tensors(kwargs, self.memory_format)
+        return bring(args, self.memory_format), bring(kwargs, self.memory_format)
 
 
 class OutputDoor:
@@ -38,7 +38,7 @@ class OutputDoor:
 
     def __call__(self, module: nn.Module, args: tuple[object, ...], output: object) -> object:
         del module, args
-        return _map_tensors(output, self.memory_format)
+        return bring(output, self.memory_format)
 
 
 def hang_input_door(model: nn.Module, memory_format: str) -> Callable[[], None]:
@@ -85,18 +85,22 @@ def _bring(tensor: torch.Tensor, memory_format: str) -> torch.Tensor:
     return to_format(tensor, wanted)
 
 
-def _map_tensors(value: object, memory_format: str) -> object:
-    """``value`` with every tensor in it brought; a container without a changed tensor is returned itself."""
+def bring(value: object, memory_format: str) -> object:
+    """``value`` with every floating 4-D and 5-D tensor in it in ``memory_format`` ("auto": channels last), in lists,
+    tuples, mappings and dataclasses too; a container without a changed tensor is returned itself."""
     if isinstance(value, torch.Tensor):
         return _bring(value, memory_format)
     if isinstance(value, list | tuple):
-        items = [_map_tensors(item, memory_format) for item in value]
+        items = [bring(item, memory_format) for item in value]
         if all(new is old for new, old in zip(items, value, strict=True)):
             return value
         kind: Callable[..., object] = type(value)
-        return kind(*items) if hasattr(value, "_fields") else kind(items)
+        if hasattr(value, "_fields"):
+            return kind(*items)
+        # a subclass may take other arguments than its items: it passes as it came
+        return kind(items) if type(value) in (list, tuple, torch.Size) else value
     if isinstance(value, Mapping):
-        entries = {key: _map_tensors(item, memory_format) for key, item in value.items()}
+        entries = {key: bring(item, memory_format) for key, item in value.items()}
         if all(entries[key] is value[key] for key in entries):
             return value
         if not isinstance(value, MutableMapping):
@@ -106,7 +110,7 @@ def _map_tensors(value: object, memory_format: str) -> object:
         return copied
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
         fields = {f.name: getattr(value, f.name) for f in dataclasses.fields(value) if f.init}
-        brought = {name: _map_tensors(item, memory_format) for name, item in fields.items()}
+        brought = {name: bring(item, memory_format) for name, item in fields.items()}
         changed = {name: item for name, item in brought.items() if item is not fields[name]}
         return dataclasses.replace(value, **changed) if changed else value
     return value
