@@ -298,3 +298,21 @@ def test_inputs_in_a_dataclass_are_converted_and_those_of_bytes_are_named() -> N
     report = nhwc.audit(Takes(), Batch(torch.randn(2, 3, 8, 8), mask), repeats=0)
     assert not report.culprits
     assert report.trace.conversion.endswith("inputs that are not floating point stayed contiguous (uint8)")
+
+
+@pytest.mark.parametrize("way", ["accumulator", "stack"])
+def test_what_is_gathered_into_contiguous_memory_is_the_culprit(way: str) -> None:
+    class Gathers(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.first = nn.Conv2d(3, 8, 3)
+            self.second = nn.Conv2d(8, 8, 3)
+
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            y = self.first(x)
+            gathered = torch.zeros(y.shape).add_(y) if way == "accumulator" else torch.stack([2 * image for image in y])
+            return self.second(gathered)
+
+    report = nhwc.audit(Gathers(), torch.randn(2, 3, 16, 16), repeats=0)
+    assert [finding.operator for finding in report.culprits] == ["add_" if way == "accumulator" else "stack"]
+    assert [finding.operator for finding in report.consequences(report.culprits[0])] == ["conv2d"]

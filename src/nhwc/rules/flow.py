@@ -4,12 +4,12 @@ plane the call (or input) that it comes from. The rules read their findings off 
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import Enum
 
 from nhwc.model import Call, InnerCopy, Phase, TensorMeta, Trace
 from nhwc.rules.order import Order, order_of, permutes
-from nhwc.strides import physical_order, strides_for
+from nhwc.strides import channels_last_for, physical_order, strides_for
 
 COPIES = frozenset({"clone", "_to_copy", "copy_", "copy", "contiguous"})
 CONVOLUTIONS = frozenset(
@@ -227,7 +227,10 @@ class Flow:
     def _event(self, call: Call, orders: list[Order]) -> Event | None:
         if call.name.startswith(_FACTORIES) and not call.mutates:
             return None
-        planes = [meta for meta in self._fresh(call) if order_of(meta) is Order.PLANES]
+        if call.name == "stack":  # images without a batch: (C, H, W) joined to (N, C, H, W)
+            orders = [order_of(_with_batch(meta)) for meta in call.inputs]
+        written = [*self._fresh(call), *(call.inputs[position] for position in call.mutates)]
+        planes = [meta for meta in written if order_of(meta) is Order.PLANES]
         if not planes:
             return None
         activations = [
@@ -302,6 +305,10 @@ class Flow:
                     self._images[meta.storage] = Order.PLANES
 
 
+def _with_batch(meta: TensorMeta) -> TensorMeta:
+    return replace(meta, shape=(1, *meta.shape), strides=(1, *meta.strides))
+
+
 def _belong_together(culprit: Call, forward: Call) -> bool:
     if culprit.phase is not Phase.FORWARD or culprit.module != forward.module:
         return False
@@ -370,5 +377,7 @@ def _reorders_weight(source: TensorMeta, target: TensorMeta) -> bool:
 
 
 def _batch_stride_is_odd(meta: TensorMeta) -> bool:
-    memory_format = {4: "channels_last", 5: "channels_last_3d"}[len(meta.shape)]
-    return meta.shape[0] == 1 and meta.strides[0] != strides_for(meta.shape, memory_format)[0]
+    channels_last = channels_last_for(len(meta.shape))
+    if channels_last is None or meta.shape[0] != 1:
+        return False
+    return meta.strides[0] != strides_for(meta.shape, channels_last)[0]
