@@ -13,7 +13,7 @@ def _count(number: int, what: str) -> str:
     return f"{number} {what}" if number == 1 else f"{number} {what}s"
 
 
-@rule("NH104", kind="copy", severity=Severity.NOTE)
+@rule("NH104", kind="slow", severity=Severity.NOTE)
 def find(flow: Flow) -> Iterator[Draft]:
     """A library reorders weights at every call."""
     reorders = [r for call in flow.trace.calls for r in call.reorders if r.operand == "weights"]
