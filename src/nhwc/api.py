@@ -43,8 +43,6 @@ __all__ = [
     "print_report",
     "record",
     "render",
-    "report_formats",
-    "rule_codes",
 ]
 
 
@@ -81,16 +79,6 @@ class AuditReport(Report):
 def render(report: Report, format: str = "text", **options: Any) -> str:  # noqa: A002 the public word for it
     """``report`` in a registered format; RegistryError names the formats there are."""
     return reports.render(report, format, **options)
-
-
-def report_formats() -> tuple[str, ...]:
-    """The formats that ``render`` knows."""
-    return reports.formats()
-
-
-def rule_codes() -> tuple[str, ...]:
-    """The codes of all rules, sorted: what a finding's ``code`` can be."""
-    return tuple(sorted(rules.RULES))
 
 
 def load_report(source: Mapping[str, Any] | str | Path) -> AuditReport:

@@ -9,7 +9,7 @@ from nhwc.rules.advice import advice_for
 from nhwc.rules.flow import Event, Flow, caller_name, copy_ends, is_hidden
 from nhwc.rules.order import Order, order_of
 from nhwc.rules.registry import Draft, rule
-from nhwc.rules.wording import images, operand_origin
+from nhwc.rules.wording import draft_of, operand_origin
 
 
 def _arriving(flow: Flow, call: Call) -> str:
@@ -48,13 +48,9 @@ def find(flow: Flow) -> Iterator[Draft]:
             )
             message = f"{name} copies a {what} to contiguous"
             advice = advice_for(call)
-        yield Draft(
-            index,
+        yield draft_of(
+            call,
             name,
-            call.module,
-            call.source,
-            call.phase.value,
-            images(call),
             target.nbytes,
             message,
             advice,

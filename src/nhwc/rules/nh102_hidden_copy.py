@@ -9,7 +9,7 @@ from nhwc.rules.advice import advice_for
 from nhwc.rules.flow import CONVOLUTIONS, Event, Flow, caller_name, copy_ends, is_hidden
 from nhwc.rules.order import Order, order_of
 from nhwc.rules.registry import Draft, rule
-from nhwc.rules.wording import images, operand_origin
+from nhwc.rules.wording import draft_of, operand_origin
 
 
 @rule("NH102", kind="copy", severity=Severity.WARNING)
@@ -31,13 +31,9 @@ def _called_by_composite(flow: Flow, call: Call) -> Draft:
     _, target = copy_ends(call)
     to = order_of(target).value if target is not None else "another format"
     name = caller_name(call)
-    return Draft(
-        call.index,
+    return draft_of(
+        call,
         name,
-        call.module,
-        call.source,
-        call.phase.value,
-        images(call),
         target.nbytes if target is not None else 0,
         f"{name} copies its input to {to} inside",
         advice_for(call),
@@ -66,6 +62,4 @@ def _inside_kernel(flow: Flow, call: Call, nbytes: int, count: int) -> Draft:
     else:
         message = f"{name}'s kernel copies its channels-last operand to contiguous"
         advice = advice_for(call)
-    return Draft(
-        call.index, name, call.module, call.source, call.phase.value, images(call), nbytes, message, advice, cause=cause
-    )
+    return draft_of(call, name, nbytes, message, advice, cause=cause)

@@ -8,7 +8,7 @@ from nhwc.model import Severity
 from nhwc.rules.flow import Flow, caller_name
 from nhwc.rules.nh204_slow_convolution import runs_contiguous
 from nhwc.rules.registry import Draft, rule
-from nhwc.rules.wording import images, operand_origin
+from nhwc.rules.wording import draft_of, operand_origin
 
 
 @rule("NH103", kind="copy", severity=Severity.WARNING)
@@ -22,13 +22,9 @@ def find(flow: Flow) -> Iterator[Draft]:
         reason = (
             operand_origin(flow, call) if flow.origin(call) is not None else "an operand in a format it does not read"
         )
-        yield Draft(
-            call.index,
+        yield draft_of(
+            call,
             name,
-            call.module,
-            call.source,
-            call.phase.value,
-            images(call),
             sum(r.nbytes for r in reorders),
             f"{reorders[0].library} reorders {len(reorders)} activations inside {name} because of {reason}",
             "give it channels-last operands and weights; else the library prefers a blocked format of its own",

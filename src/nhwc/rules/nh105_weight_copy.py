@@ -8,7 +8,7 @@ from nhwc.model import Call, InnerCopy, Severity
 from nhwc.rules.flow import CONVOLUTIONS, Flow, caller_name
 from nhwc.rules.order import Order, order_of
 from nhwc.rules.registry import Draft, rule
-from nhwc.rules.wording import images, shape_text
+from nhwc.rules.wording import draft_of, shape_text
 
 
 def copied_weights(flow: Flow, call: Call) -> list[InnerCopy]:
@@ -37,13 +37,9 @@ def find(flow: Flow) -> Iterator[Draft]:
         else:
             problem = f"to channels last: it is a permuted view with strides {weight.strides}"
             advice = "store the weight as (out, in, kh, kw) once and convert it, instead of permuting it at every call"
-        yield Draft(
-            call.index,
+        yield draft_of(
+            call,
             name,
-            call.module,
-            call.source,
-            call.phase.value,
-            images(call),
             sum(copy.target.nbytes for copy in copies),
             f"{name} copies {called} ({shape_text(weight)}) at every call {problem}",
             advice,

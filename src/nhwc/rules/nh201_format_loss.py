@@ -8,7 +8,7 @@ from nhwc.model import Severity
 from nhwc.rules.advice import advice_for
 from nhwc.rules.flow import CONVOLUTIONS, Event, Flow, caller_name
 from nhwc.rules.registry import Draft, rule
-from nhwc.rules.wording import images
+from nhwc.rules.wording import draft_of
 
 
 @rule("NH201", kind="loss", severity=Severity.WARNING)
@@ -23,13 +23,9 @@ def find(flow: Flow) -> Iterator[Draft]:
             message = f"{name} is given channels last and answers in contiguous: torch picked a backend that writes it"
         else:
             message = f"{name} reads channels last and writes contiguous"
-        yield Draft(
-            index,
+        yield draft_of(
+            call,
             name,
-            call.module,
-            call.source,
-            call.phase.value,
-            images(call),
             sum(meta.nbytes for meta in call.outputs if len(meta.shape) >= 4),
             message,
             advice_for(call),

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from nhwc.model import Severity
 from nhwc.rules.flow import Event, Flow, caller_name
 from nhwc.rules.registry import Draft, rule
-from nhwc.rules.wording import images, operand_origin
+from nhwc.rules.wording import draft_of, operand_origin
 
 
 @rule("NH202", kind="loss", severity=Severity.WARNING)
@@ -23,13 +23,9 @@ def find(flow: Flow) -> Iterator[Draft]:
             advice = "make that operand channels last where it is created: .to(memory_format=torch.channels_last)"
         else:
             advice = "put the channels-last operand first, or make the other one channels last where it is created"
-        yield Draft(
-            index,
+        yield draft_of(
+            call,
             name,
-            call.module,
-            call.source,
-            call.phase.value,
-            images(call),
             sum(meta.nbytes for meta in call.outputs if len(meta.shape) >= 4),
             f"{name} mixes channels-last operands with {origin}, and answers in contiguous",
             advice,

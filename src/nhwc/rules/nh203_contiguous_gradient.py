@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from nhwc.model import Severity
 from nhwc.rules.flow import Event, Flow, caller_name
 from nhwc.rules.registry import Draft, rule
-from nhwc.rules.wording import images
+from nhwc.rules.wording import draft_of
 
 
 @rule("NH203", kind="loss", severity=Severity.WARNING)
@@ -19,13 +19,9 @@ def find(flow: Flow) -> Iterator[Draft]:
             continue
         forward = flow.trace.calls[call.forward] if call.forward is not None else None
         of = caller_name(forward) if forward is not None else "an operator"
-        yield Draft(
-            index,
+        yield draft_of(
+            call,
             caller_name(call) if "::" in call.caller else call.name,
-            call.module,
-            call.source,
-            call.phase.value,
-            images(call),
             sum(meta.nbytes for meta in call.outputs if len(meta.shape) >= 4),
             f"the backward of {of} ({call.name}) writes the gradient of a channels-last activation in contiguous",
             "torch has no option for it; a tensor hook that restores channels last there confines the cost to one copy",

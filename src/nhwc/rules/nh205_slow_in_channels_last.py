@@ -8,7 +8,7 @@ from nhwc.model import Phase, Severity
 from nhwc.rules.flow import Flow, caller_name
 from nhwc.rules.order import Order, order_of
 from nhwc.rules.registry import Draft, rule
-from nhwc.rules.wording import images
+from nhwc.rules.wording import draft_of
 
 #: Operators that keep the format and were measured slower in it, by device type.
 #: group_norm: twice the contiguous time on the CPU; softmax over channels: 1.6 times (torch 2.14).
@@ -29,13 +29,9 @@ def find(flow: Flow) -> Iterator[Draft]:
         ):
             continue
         name = caller_name(call)
-        yield Draft(
-            call.index,
+        yield draft_of(
+            call,
             name,
-            call.module,
-            call.source,
-            call.phase.value,
-            images(call),
             0,
             f"{name} keeps channels last but its kernel is slower in it than in contiguous",
             "keep it: converting around it costs more unless the measurement says otherwise",

@@ -8,7 +8,7 @@ from nhwc.model import Call, Severity
 from nhwc.rules.flow import Event, Flow, caller_name
 from nhwc.rules.order import Order, order_of
 from nhwc.rules.registry import Draft, rule
-from nhwc.rules.wording import images, place_text
+from nhwc.rules.wording import draft_of, place_text
 from nhwc.strides import strides_for
 
 
@@ -35,13 +35,9 @@ def find(flow: Flow) -> Iterator[Draft]:
         nbytes = sum(c.target.nbytes for c in copies) or sum(
             meta.nbytes for meta in call.outputs if len(meta.shape) >= 4
         )
-        yield Draft(
-            index,
+        yield draft_of(
+            call,
             caller_name(call),
-            call.module,
-            call.source,
-            call.phase.value,
-            images(call),
             nbytes,
             f"{caller_name(call)} answers contiguous: its input{made} has strides {operand.strides}, not {canonical}",
             "slice with x[:1] instead of x[0].unsqueeze(0), or restride for free: nhwc.to_format(x, 'channels_last')",

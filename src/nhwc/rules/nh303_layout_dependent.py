@@ -8,7 +8,7 @@ from nhwc.model import Phase, Severity
 from nhwc.rules.flow import Flow, caller_name
 from nhwc.rules.order import Order, order_of
 from nhwc.rules.registry import Draft, rule
-from nhwc.rules.wording import images
+from nhwc.rules.wording import draft_of
 from nhwc.strides import strides_for
 
 
@@ -25,13 +25,9 @@ def find(flow: Flow) -> Iterator[Draft]:
         written_for = set(strides_for(operand.shape, "contiguous")) - set(operand.strides)
         if not written_for & {stride for stride in asked if isinstance(stride, int)}:
             continue
-        yield Draft(
-            call.index,
+        yield draft_of(
+            call,
             "as_strided",
-            call.module,
-            call.source,
-            call.phase.value,
-            images(call),
             0,
             f"as_strided reads a tensor of strides {operand.strides} by {tuple(asked)}, written for contiguous",
             "take views with unfold, narrow or slicing, or derive the strides from x.stride()",

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from nhwc.model import Severity
 from nhwc.rules.flow import Flow, caller_name
 from nhwc.rules.registry import Draft, rule
-from nhwc.rules.wording import images
+from nhwc.rules.wording import draft_of
 
 
 @rule("NH403", kind="numerics", severity=Severity.ERROR)
@@ -36,13 +36,9 @@ def find(flow: Flow) -> Iterator[Draft]:
         advice = f"use reshape or flatten instead of view; it costs one copy of {nbytes} bytes in channels last"
     else:
         advice = "convert to contiguous around this operator: x.contiguous() before it, nhwc.to_format after it"
-    yield Draft(
-        call.index,
+    yield draft_of(
+        call,
         name,
-        call.module,
-        call.source,
-        call.phase.value,
-        images(call),
         0,
         f"{name} raises for a channels-last input: {error.message}",
         advice,

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from nhwc.model import Call, TensorMeta
+from nhwc.model import Call, Severity, TensorMeta
 from nhwc.rules.flow import Flow, caller_name
+from nhwc.rules.registry import Draft
 
 
 def shape_text(meta: TensorMeta) -> str:
@@ -26,6 +27,32 @@ def operand_origin(flow: Flow, call: Call) -> str:
     if origin.call is not None:
         return f"the contiguous result of {place_text(flow.trace.calls[origin.call])}"
     return f"{origin.name}, which is contiguous" if origin.name else "a contiguous tensor made outside the step"
+
+
+def draft_of(
+    call: Call,
+    operator: str,
+    nbytes: int,
+    message: str,
+    advice: str,
+    *,
+    cause: int | None = None,
+    severity: Severity | None = None,
+) -> Draft:
+    """What a rule says of one call, which gives its place, its phase and its images."""
+    return Draft(
+        call.index,
+        operator,
+        call.module,
+        call.source,
+        call.phase.value,
+        images(call),
+        nbytes,
+        message,
+        advice,
+        cause=cause,
+        severity=severity,
+    )
 
 
 def images(call: Call) -> tuple[TensorMeta, ...]:
