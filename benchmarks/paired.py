@@ -16,7 +16,7 @@ import numpy as np
 import torch
 from scipy import stats
 
-from nhwc.recorder.environment import processor_name
+from nhwc.machine import processor_name
 
 
 def alternate(calls: dict[str, Callable[[], object]], rounds: int, seed: int = 0) -> dict[str, list[float]]:

@@ -7,17 +7,22 @@ import pytest
 from meta.project import PACKAGE, imported, modules
 
 DATA = {"errors", "strides", "model", "schema"}
+MACHINE = {"machine"}
 TORCH_PARTS = {"recorder", "formats", "kernels", "ops", "measure", "data", "distributed"}
 PURE_PARTS = {"rules", "planner", "report"}
-BELOW_API = DATA | TORCH_PARTS | PURE_PARTS | {"conversion", "inference", "training"}
+JOINERS = {"conversion", "inference", "training", "variants", "verification"}
+BELOW_API = DATA | MACHINE | TORCH_PARTS | PURE_PARTS | JOINERS
 
 #: part → the other parts it may import. The package's own __init__ and __main__ stand above all.
 MAY_USE: dict[str, set[str]] = {
     **dict.fromkeys(DATA, DATA),
-    **dict.fromkeys(PURE_PARTS | TORCH_PARTS, DATA),
+    **dict.fromkeys(PURE_PARTS | MACHINE, DATA),
+    **dict.fromkeys(TORCH_PARTS, DATA | MACHINE),
     "conversion": DATA | {"formats"},
     "inference": DATA | {"formats", "kernels", "conversion"},
     "training": DATA | TORCH_PARTS | {"conversion"},
+    "variants": DATA | MACHINE | {"formats", "conversion", "kernels", "inference"},
+    "verification": DATA | MACHINE | {"formats", "conversion", "recorder", "variants"},
     "api": BELOW_API,
     "cli": {"api", "model", "errors", "rules", "report"},  # pure ones, so that it can check words before torch is there
     "integrations": {"api", "model", "errors"},
@@ -25,7 +30,7 @@ MAY_USE: dict[str, set[str]] = {
 
 #: part or file → the packages it may import besides the standard library. What is not listed may use none.
 PACKAGES: dict[str, set[str]] = {
-    **{part: {"torch"} for part in TORCH_PARTS | {"conversion", "inference", "training", "api"}},
+    **{part: {"torch"} for part in TORCH_PARTS | MACHINE | JOINERS | {"api"}},
     "cli": {"typer", "rich", "torch", "torchvision", "timm", "PIL", "numpy"},
     "report/to_terminal.py": {"rich"},
     "report/to_html.py": {"jinja2", "markupsafe"},

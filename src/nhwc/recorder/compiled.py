@@ -20,9 +20,9 @@ import torch
 from torch import nn
 
 from nhwc.errors import ModelError
+from nhwc.machine import environment
 from nhwc.model import Call, ParameterMeta, Phase, Reorder, StepError, TensorMeta, Trace
 from nhwc.recorder import library
-from nhwc.recorder.environment import environment
 from nhwc.recorder.inner import KernelProfiler, event_meta, look_inside
 from nhwc.recorder.modules import unwrap
 from nhwc.recorder.output import captured

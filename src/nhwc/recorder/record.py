@@ -16,11 +16,11 @@ from torch.optim import Optimizer
 from torch.optim.lr_scheduler import LRScheduler
 
 from nhwc.errors import ModelError, NhwcError, RecordingError
+from nhwc.machine import environment
 from nhwc.model import OptimizerStateMeta, ParameterMeta, Phase, StepError, Trace
 from nhwc.recorder import library, ranks, static
 from nhwc.recorder.compiled import is_compiled, record_compiled
 from nhwc.recorder.dispatch import CallRecorder
-from nhwc.recorder.environment import environment
 from nhwc.recorder.inner import KernelProfiler
 from nhwc.recorder.join import join
 from nhwc.recorder.modules import ModuleStack, unwrap

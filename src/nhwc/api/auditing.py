@@ -1,4 +1,4 @@
-"""The public verbs that join the pieces: record, audit, and rendering of a report."""
+"""The verbs record and audit, and what renders, saves and loads their report."""
 
 from __future__ import annotations
 
