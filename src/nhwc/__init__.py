@@ -25,6 +25,7 @@ if TYPE_CHECKING:
         RegistryError,
         SchemaError,
         TargetError,
+        VariantError,
     )
     from nhwc.formats import layout_of, to_format
     from nhwc.model import Finding, Phase, Report, Severity, Trace
@@ -49,6 +50,7 @@ __all__ = [
     "Severity",
     "TargetError",
     "Trace",
+    "VariantError",
     "__version__",
     "audit",
     "contiguous_state_dict",
@@ -73,6 +75,7 @@ _NAMES_IN = {
         "RegistryError",
         "SchemaError",
         "TargetError",
+        "VariantError",
     ),
     "nhwc.formats": ("layout_of", "to_format"),
     "nhwc.model": ("Finding", "Phase", "Report", "Severity", "Trace"),

@@ -31,3 +31,7 @@ class SchemaError(NhwcError):
 
 class RegistryError(NhwcError):
     """A key that is unknown, of the wrong type, or registered twice."""
+
+
+class VariantError(NhwcError):
+    """A variant cannot be had on this device."""

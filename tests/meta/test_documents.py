@@ -49,17 +49,13 @@ def test_every_make_target_in_a_document_exists(path: Path) -> None:
 
 
 @pytest.mark.parametrize("path", DOCUMENTS, ids=name_of)
-def test_every_option_of_the_command_in_a_document_exists(path: Path) -> None:
-    known = CliRunner().invoke(app, ["audit", "--help"], env={"COLUMNS": "200"}).stdout
-    commands = [
-        line
-        for block in blocks(path, "(?:console|sh|bash|yaml)")
-        for line in block.splitlines()
-        if "nhwc audit" in line
-    ]
-    for command in commands:
-        for option in re.findall(r"(?<!\S)(--?[a-z][a-z-]*)", command.split("nhwc audit", 1)[1]):
-            assert re.search(rf"(?<!\S){option}\b", known), f"{command}: no option {option}"
+def test_every_command_and_option_in_a_document_exists(path: Path) -> None:
+    for block in blocks(path, "(?:console|sh|bash|yaml)"):
+        for name, arguments in re.findall(r"\bnhwc ([a-z]+)\b(.*)", block):
+            answer = CliRunner().invoke(app, [name, "--help"], env={"COLUMNS": "200"})
+            assert answer.exit_code == 0, f"no command {name}"
+            for option in re.findall(r"(?<!\S)(--?[a-z][a-z-]*)", arguments):
+                assert re.search(rf"(?<!\S){option}\b", answer.stdout), f"nhwc {name}{arguments}: no option {option}"
 
 
 @pytest.mark.parametrize("path", DOCUMENTS, ids=name_of)

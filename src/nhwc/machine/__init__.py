@@ -1,5 +1,6 @@
 """What the machine and the installed torch are: everything that decides how fast a memory format is here."""
 
-from nhwc.machine.environment import environment, processor_name
+from nhwc.machine.environment import environment
+from nhwc.machine.processor import instruction_flags, processor_name
 
-__all__ = ["environment", "processor_name"]
+__all__ = ["environment", "instruction_flags", "processor_name"]

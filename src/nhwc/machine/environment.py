@@ -4,21 +4,11 @@ from __future__ import annotations
 
 import platform
 from importlib import metadata
-from pathlib import Path
 
 import torch
 
+from nhwc.machine.processor import processor_name
 from nhwc.model import Environment
-
-
-def processor_name() -> str:
-    """The processor's marketing name where the system tells it, else its architecture."""
-    cpuinfo = Path("/proc/cpuinfo")
-    if cpuinfo.exists():
-        for line in cpuinfo.read_text(errors="replace").splitlines():
-            if line.startswith("model name"):
-                return line.partition(":")[2].strip()
-    return platform.processor() or platform.machine()
 
 
 def environment(device: torch.device | str = "cpu") -> Environment:

@@ -1,0 +1,11 @@
+"""Ways to run a model that can be set against each other: a memory format, joined with what else changes the run.
+
+A variant is written as parts joined by "+": "channels_last", "channels_last+bf16", "contiguous+compile". A new part is
+one function that registers itself (its file is imported below).
+"""
+
+from nhwc.variants import compilation, formats, precision
+from nhwc.variants.registry import parse, parts
+from nhwc.variants.setup import Setup, prepare
+
+__all__ = ["Setup", "compilation", "formats", "parse", "parts", "precision", "prepare"]
