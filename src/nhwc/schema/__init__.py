@@ -1,5 +1,15 @@
 """Versioned JSON of everything that is saved; each format opens with its name and version, and older files load."""
 
+from nhwc.schema.bench import BENCH_VERSION, dump_bench, load_bench
 from nhwc.schema.report import VERSION, dump_report, dump_trace, load_report, load_trace
 
-__all__ = ["VERSION", "dump_report", "dump_trace", "load_report", "load_trace"]
+__all__ = [
+    "BENCH_VERSION",
+    "VERSION",
+    "dump_bench",
+    "dump_report",
+    "dump_trace",
+    "load_bench",
+    "load_report",
+    "load_trace",
+]
