@@ -1,6 +1,7 @@
 """``nhwc audit TARGET``: run one step of a model and say where it loses its memory format."""
 
 from collections.abc import Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -101,7 +102,12 @@ def audit(
                 target=chosen.name,
                 progress=progress,
             )
-        output.emit(report, files, output.TEXT if files else format_ or output.TEXT)
+        output.emit(
+            partial(api.render, report),
+            partial(api.print_report, report),
+            files,
+            output.TEXT if files else format_ or output.TEXT,
+        )
         _judge(report, conditions)
 
 

@@ -13,7 +13,7 @@ from nhwc.cli.exits import say
 from nhwc.errors import TargetError
 
 if TYPE_CHECKING:
-    from nhwc.api import AuditReport
+    from rich.console import Console
 
 TEXT = "text"
 _FORMAT_OF = {".html": "html", ".htm": "html", ".json": "json", ".txt": TEXT}
@@ -66,19 +66,22 @@ def _reason(path: Path, error: OSError) -> str:
     return error.strerror or str(error)
 
 
-def emit(report: AuditReport, files: Sequence[File], stdout: str | None) -> None:
-    """Write ``report`` to every file, and to stdout in the format named there, if any."""
+def emit(
+    render: Callable[[str], str], show: Callable[[Console], None], files: Sequence[File], stdout: str | None
+) -> None:
+    """Write a report to every file, and to stdout in the format named there, if any.
+
+    render: the report in a format. show: prints it to a console, as wide as that is.
+    """
     from rich.console import Console
 
-    from nhwc import api
-
     if stdout == TEXT:
-        api.print_report(report, Console())
+        show(Console())
     elif stdout is not None:
-        sys.stdout.write(api.render(report, stdout).rstrip("\n") + "\n")
+        sys.stdout.write(render(stdout).rstrip("\n") + "\n")
     for file in files:
         try:
-            file.path.write_text(api.render(report, file.format), encoding="utf-8")
+            file.path.write_text(render(file.format), encoding="utf-8")
         except OSError as error:
             raise TargetError(f"-o {file.path} cannot be written: {_reason(file.path, error)}") from error
         say(f"wrote {file.path}")

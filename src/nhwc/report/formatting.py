@@ -20,7 +20,10 @@ NOTHING = "–"
 _BYTE_UNITS = (("GB", 10**9), ("MB", 10**6), ("kB", 10**3), ("B", 1))
 _PACKAGE_FOLDERS = ("site-packages", "dist-packages")
 _INVISIBLE = ("Cc", "Cf", "Cs", "Zl", "Zp")
-_ASCII = str.maketrans({"…": "...", "–": "-", "±": "+-", "×": "x", "→": "->", "·": "|", "─": "-", "•": "*"})
+_ASCII = str.maketrans(
+    {"…": "...", "–": "-", "±": "+-", "×": "x", "→": "->", "·": "|", "─": "-", "•": "*"}
+    | {"│": "|", "├": "[", "┤": "]", "━": "=", "●": "o", "┊": ":"}
+)
 
 
 def bytes_text(count: int | None) -> str:
