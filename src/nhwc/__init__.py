@@ -14,7 +14,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from nhwc.api import AuditReport, audit, load_report, record
+    from nhwc.api import AuditReport, BenchReport, audit, bench, load_bench, load_report, record
     from nhwc.conversion import contiguous_state_dict, convert, restore
     from nhwc.errors import (
         ConversionError,
@@ -35,6 +35,7 @@ __version__ = "0.1.0"
 
 __all__ = [
     "AuditReport",
+    "BenchReport",
     "ConversionError",
     "Finding",
     "FormatError",
@@ -53,9 +54,11 @@ __all__ = [
     "VariantError",
     "__version__",
     "audit",
+    "bench",
     "contiguous_state_dict",
     "convert",
     "layout_of",
+    "load_bench",
     "load_report",
     "record",
     "restore",
@@ -64,7 +67,7 @@ __all__ = [
 ]
 
 _NAMES_IN = {
-    "nhwc.api": ("AuditReport", "audit", "load_report", "record"),
+    "nhwc.api": ("AuditReport", "BenchReport", "audit", "bench", "load_bench", "load_report", "record"),
     "nhwc.conversion": ("contiguous_state_dict", "convert", "restore"),
     "nhwc.errors": (
         "ConversionError",

@@ -8,7 +8,7 @@ Units are in the names: ``_ms`` milliseconds per step, ``_s`` seconds, ``_bytes`
 from __future__ import annotations
 
 import statistics
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from enum import StrEnum
 
 
@@ -27,7 +27,6 @@ class Stop(StrEnum):
     NARROW = "every interval is narrow enough"
     BUDGET = "the time budget ended"
     ROUNDS = "the greatest number of rounds was reached"
-    INTERRUPTED = "interrupted"
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,6 +90,21 @@ class Conditions:
     settings: tuple[tuple[str, str], ...] = ()
 
 
+@dataclass(frozen=True, slots=True)
+class Load:
+    """What else the machine did during a measurement, in cores' worth of time. cores: here; threads: those we used.
+
+    others: busy for other processes; stolen: taken by the hypervisor. throttled: how much of the wall time a CPU limit
+    held this process back, a share.
+    """
+
+    cores: float
+    threads: int
+    others: float = 0.0
+    stolen: float = 0.0
+    throttled: float = 0.0
+
+
 @dataclass(frozen=True)
 class Benchmark:
     """A whole measurement of one model.
@@ -98,7 +112,8 @@ class Benchmark:
     mode: "inference" or "training". batch: samples per step, None where the inputs do not tell.
     precision: the half width at which an interval is narrow enough. margin: differences below it are not told.
     confidence: of every interval, one at a time. unstable: sentences on what moved under the measurement.
-    notes: sentences on what else a reader should know (variants that were left out).
+    notes: sentences on what else a reader should know (variants that were left out). load: None where the system
+    does not tell.
     seconds: wall time of it all. started: date and time with zone, ISO 8601.
     """
 
@@ -118,7 +133,8 @@ class Benchmark:
     seconds: float
     started: str
     unstable: tuple[str, ...] = ()
-    notes: tuple[str, ...] = field(default=())
+    notes: tuple[str, ...] = ()
+    load: Load | None = None
 
     def variant(self, name: str) -> VariantTiming:
         """The variant of that name; KeyError where there is none."""

@@ -21,7 +21,7 @@ MAY_USE: dict[str, set[str]] = {
     "conversion": DATA | {"formats"},
     "inference": DATA | {"formats", "kernels", "conversion"},
     "training": DATA | TORCH_PARTS | {"conversion"},
-    "variants": DATA | MACHINE | {"formats", "conversion", "kernels", "inference"},
+    "variants": DATA | MACHINE | {"formats", "conversion", "recorder", "kernels", "inference"},
     "verification": DATA | MACHINE | {"formats", "conversion", "recorder", "variants"},
     "api": BELOW_API,
     "cli": {"api", "model", "errors", "rules", "report"},  # pure ones, so that it can check words before torch is there
@@ -32,7 +32,10 @@ MAY_USE: dict[str, set[str]] = {
 PACKAGES: dict[str, set[str]] = {
     **{part: {"torch"} for part in TORCH_PARTS | MACHINE | JOINERS | {"api"}},
     "cli": {"typer", "rich", "torch", "torchvision", "timm", "PIL", "numpy"},
+    "report/terminal.py": {"rich"},
     "report/to_terminal.py": {"rich"},
+    "report/bench/to_terminal.py": {"rich"},
+    "report/templating.py": {"jinja2", "markupsafe"},
     "report/to_html.py": {"jinja2", "markupsafe"},
 }
 

@@ -15,8 +15,9 @@ from torch.utils._pytree import tree_map
 
 from nhwc import report as reports
 from nhwc import rules
+from nhwc.api.showing import Showing
 from nhwc.conversion import bring, converted
-from nhwc.errors import ConversionError, ModelError, NhwcError, RecordingError, RegistryError
+from nhwc.errors import ConversionError, ModelError, NhwcError, RecordingError
 from nhwc.formats import layout_of
 from nhwc.measure import Lost, replay, time_step
 from nhwc.model import Finding, Measurement, Phase, Report, Severity, Trace
@@ -46,28 +47,11 @@ __all__ = [
 ]
 
 
-_SUFFIXES = {".html": "html", ".json": "json", ".txt": "text"}
-
-
 @dataclass(frozen=True, repr=False)
-class AuditReport(Report):
+class AuditReport(Showing, Report):
     """A report that shows itself: in a terminal, in a notebook, and in a file."""
 
-    def render(self, format: str = "text", **options: Any) -> str:  # noqa: A002 the public word for it
-        """The report as "text", "html" or "json"."""
-        return render(self, format, **options)
-
-    def save(self, path: str | Path) -> Path:
-        """Write the report to ``path``, in the format of its suffix: .html, .json or .txt; RegistryError for others."""
-        path = Path(path)
-        name = _SUFFIXES.get(path.suffix)
-        if name is None:
-            raise RegistryError(f"no format is known for {path.name!r}; end it in {', '.join(_SUFFIXES)}")
-        path.write_text(self.render(name), encoding="utf-8")
-        return path
-
-    def __str__(self) -> str:
-        return self.render("text")
+    _kind = "audit"
 
     def __repr__(self) -> str:
         return f"<{type(self).__name__} of {self.trace.target}: {headline(self)}>"

@@ -1,4 +1,4 @@
-"""One clock for every device: wall time, with the device drained before and after."""
+"""Clocks in milliseconds: wall time with the device drained, and on a GPU its own events."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from nhwc.model import Measurement
 
 
 class Clock:
-    """Times calls on a device in milliseconds."""
+    """Wall time of calls on a device, in milliseconds."""
 
     def __init__(self, device: str) -> None:
         self._device = torch.device(device)
@@ -28,6 +28,28 @@ class Clock:
     def _drain(self) -> None:
         if self._device.type not in ("cpu", "meta"):
             torch.accelerator.synchronize(self._device)
+
+
+class EventClock(Clock):
+    """Time between two events on the current stream of a CUDA device, in milliseconds.
+
+    Only the end event is waited for, never the whole device, so that other streams and captured graphs go on.
+    """
+
+    def time_ms(self, call: Callable[[], object]) -> float:
+        """Milliseconds of one call on the GPU, from its first kernel's turn to the end of its last."""
+        with torch.cuda.device(self._device):
+            start, end = (torch.Event(str(self._device), enable_timing=True) for _ in range(2))
+            start.record()
+            call()
+            end.record()
+            end.synchronize()
+        return float(start.elapsed_time(end))
+
+
+def clock_for(device: torch.device) -> Clock:
+    """The right clock for a device: events on CUDA, wall time elsewhere."""
+    return EventClock(str(device)) if device.type == "cuda" else Clock(str(device))
 
 
 def summarize(samples_ms: Sequence[float]) -> Measurement:

@@ -12,7 +12,6 @@ dtype, storage_data_ptr). ``missing()`` says what this torch lacks.
 from __future__ import annotations
 
 import contextlib
-import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -22,17 +21,9 @@ from torch.profiler import ProfilerActivity
 
 from nhwc.model import InnerCopy, Reorder, TensorMeta
 from nhwc.recorder.cuda import layout_kernels
-from nhwc.recorder.output import captured
+from nhwc.recorder.profiling import profiling
 
 MARK = "nhwc#"
-_KINETO_NOISE = (
-    b"SyncActivityProfilerHandler",
-    b"ActivityProfilerController",
-    b"DeviceProperties.cpp",
-    b"kineto",
-    b"Kineto",
-    b"CuptiActivity",
-)
 
 
 def missing() -> str | None:
@@ -80,15 +71,8 @@ class KernelProfiler:
             yield
             return
         activities = [ProfilerActivity.CPU, *([ProfilerActivity.CUDA] if self._on_gpu else [])]
-        profile = torch.profiler.profile(activities=activities, record_shapes=True, acc_events=False)
-        with captured(2, _without_noise), warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # torch 2.11 warns that events of one cycle are kept, which is what we want
-            profile.start()
-        try:
+        with profiling(activities=activities, record_shapes=True) as profile:
             yield
-        finally:
-            with captured(2, _without_noise):
-                profile.stop()
         self._read(profile)
 
     def _read(self, profile: torch.profiler.profile) -> None:
@@ -110,11 +94,6 @@ class KernelProfiler:
             if not caller and "::" in name and not name.startswith(("autograd::", "torch::autograd")):
                 caller = name
             pending.extend((child, caller) for child in event.children)
-
-
-def _without_noise(output: bytes) -> bytes:
-    lines = output.splitlines(keepends=True)
-    return b"".join(line for line in lines if not any(word in line for word in _KINETO_NOISE))
 
 
 def look_inside(event: Any, caller: str = "", kernels: Mapping[int, Sequence[Reorder]] | None = None) -> Inside:

@@ -7,5 +7,16 @@ one function that registers itself (its file is imported below).
 from nhwc.variants import compilation, formats, precision
 from nhwc.variants.registry import parse, parts
 from nhwc.variants.setup import Setup, prepare
+from nhwc.variants.steps import inference_step, training_step
 
-__all__ = ["Setup", "compilation", "formats", "parse", "parts", "precision", "prepare"]
+__all__ = [
+    "Setup",
+    "compilation",
+    "formats",
+    "inference_step",
+    "parse",
+    "parts",
+    "precision",
+    "prepare",
+    "training_step",
+]

@@ -36,12 +36,13 @@ class Setup:
     during_forward: list[Callable[[], AbstractContextManager[Any]]] = field(default_factory=list)
     during_step: list[Callable[[], AbstractContextManager[Any]]] = field(default_factory=list)
 
-    def forward(self) -> Any:
-        """Call the model with its inputs, inside the contexts of a forward pass."""
+    def forward(self, loss: Callable[[Any], Any] | None = None) -> Any:
+        """The model's output, or what ``loss`` makes of it, inside the contexts of a forward pass."""
         with ExitStack() as stack:
             for context in self.during_forward:
                 stack.enter_context(context())
-            return (self.call or self.model)(*self.inputs, **self.keywords)
+            output = (self.call or self.model)(*self.inputs, **self.keywords)
+            return output if loss is None else loss(output)
 
 
 def prepare(
