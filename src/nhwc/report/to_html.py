@@ -7,17 +7,15 @@ script are ours alone, and the page's content security policy admits no other.
 from __future__ import annotations
 
 import base64
-import functools
 import hashlib
 import itertools
 import json
-from importlib.resources import files
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-import jinja2
 from markupsafe import Markup
 
 from nhwc.report.registry import report_format
+from nhwc.report.templating import fill, ours, text
 from nhwc.report.view import calls_view, page_view
 
 if TYPE_CHECKING:
@@ -36,13 +34,13 @@ def render_html(report: Report) -> str:
     >>> render_html(Report(trace))[:15]
     '<!doctype html>'
     """
-    script = _text("page.js")
+    script = text("page.js")
     digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
-    return _render(
+    return fill(
         "page.j2",
         page_view(report),
-        style=Markup(_text("parts.css") + _text("page.css")),  # noqa: S704 our own file
-        script=Markup(script),  # noqa: S704 our own file
+        style=ours("parts.css", "page.css"),
+        script=ours("page.js"),
         script_hash=f"sha256-{digest}",
         data=_embedded(calls_view(report)),
     )
@@ -56,35 +54,15 @@ def to_html_fragment(report: Report) -> str:
     >>> "<script" in to_html_fragment(Report(trace))
     False
     """
-    return _render(
+    return fill(
         "fragment.j2",
         page_view(report),
-        style=Markup(_text("parts.css")),  # noqa: S704 our own file
+        style=ours("parts.css"),
         prefix=f"nhwc-{next(_fragments)}-",
     )
 
 
 def _embedded(data: object) -> Markup:
     """JSON that cannot end the script element it stands in."""
-    text = json.dumps(data, separators=(",", ":"), ensure_ascii=False)
-    return Markup(text.translate(_SCRIPT_ESCAPES))  # noqa: S704 no character of markup is left
-
-
-def _render(template: str, view: dict[str, Any], **values: object) -> str:
-    return _environment().get_template(template).render(**view, **values)
-
-
-@functools.cache
-def _environment() -> jinja2.Environment:
-    return jinja2.Environment(
-        loader=jinja2.FunctionLoader(_text),
-        autoescape=True,
-        undefined=jinja2.StrictUndefined,
-        trim_blocks=True,
-        lstrip_blocks=True,
-    )
-
-
-@functools.cache
-def _text(name: str) -> str:
-    return (files("nhwc.report") / "templates" / name).read_text(encoding="utf-8")
+    written = json.dumps(data, separators=(",", ":"), ensure_ascii=False)
+    return Markup(written.translate(_SCRIPT_ESCAPES))  # noqa: S704 no character of markup is left

@@ -2,27 +2,26 @@
 
 from __future__ import annotations
 
-import io
 from typing import TYPE_CHECKING
 
-from rich.console import Console
-from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
 from nhwc.report.culprits import consequences_text, culprits, notes
-from nhwc.report.formatting import ascii_text, finding_text, plural, shorten, visible
+from nhwc.report.formatting import finding_text, plural, shorten, visible
 from nhwc.report.registry import report_format
 from nhwc.report.sections import confusions, facts, limits
 from nhwc.report.summary import Verdict, headline, verdict
+from nhwc.report.terminal import Paper, as_string
 from nhwc.report.totals import Row, columns
 
 if TYPE_CHECKING:
+    from rich.console import Console
+
     from nhwc.model import Report
     from nhwc.report.culprits import Culprit
 
 _INDENT = 4
-_MOST_COLUMNS = 120
 _STYLES = {
     Verdict.RAISES: "bold red",
     Verdict.WRONG: "bold red",
@@ -46,27 +45,15 @@ def render_text(report: Report, width: int = 100, color: bool = False) -> str:
     >>> print(render_text(Report(trace)).splitlines()[0])
     Not in channels last: none of the 0 operator calls wrote a 4-D or 5-D tensor in channels last.
     """
-    output = io.StringIO()
-    console = Console(
-        file=output,
-        width=width,
-        force_terminal=color,
-        color_system="standard" if color else None,
-        legacy_windows=False,
-        _environ={},
-    )
-    print_report(report, console)
-    return "".join(f"{line.rstrip()}\n" for line in output.getvalue().splitlines())
+    return as_string(lambda console: print_report(report, console), width, color)
 
 
-class _Page:
-    """Writes one report to one console. User strings become rich Text, never markup."""
+class _Page(Paper):
+    """Writes one report to one console."""
 
     def __init__(self, report: Report, console: Console) -> None:
+        super().__init__(console)
         self.report = report
-        self.console = console
-        self.width = min(console.width, _MOST_COLUMNS)
-        self.ascii_only = console.options.ascii_only
 
     def print(self) -> None:
         found = culprits(self.report)
@@ -80,34 +67,9 @@ class _Page:
         for label, text in facts(self.report):
             self.row(f"{label:<9}", text, "dim")
 
-    def text(self, text: str, style: str = "") -> Text:
-        return Text(ascii_text(text) if self.ascii_only else text, style=style, overflow="fold")
-
-    def line(self, text: str, style: str = "", indent: int = 0) -> None:
-        self.console.print(Padding(self.text(text, style), (0, 0, 0, indent)), width=self.width, highlight=False)
-
     def cut(self, text: str, style: str, indent: int = _INDENT) -> None:
         """A line that is shortened in its middle rather than wrapped."""
         self.line(shorten(text, self.width - indent - 2), style, indent)
-
-    def gap(self) -> None:
-        self.console.print()
-
-    def row(self, first: str, text: str, style: str = "", indent: int = 0) -> None:
-        """A mark or label, and a text that wraps beside it."""
-        grid = Table.grid(padding=(0, 1, 0, 0))
-        label = self.text(first, style)
-        grid.add_column(width=label.cell_len)
-        grid.add_column(overflow="fold")
-        grid.add_row(label, self.text(text, style))
-        self.console.print(Padding(grid, (0, 0, 0, indent)), width=self.width, highlight=False)
-
-    def section(self, title: str, sentences: list[str]) -> None:
-        if sentences:
-            self.gap()
-            self.line(title, "bold")
-            for sentence in sentences:
-                self.row("•", sentence)
 
     def table(self, found: list[Culprit]) -> None:
         texts = columns(self.report, found)
@@ -151,9 +113,6 @@ class _Page:
             self.line(f"{culprit.first.code}: {visible(culprit.first.message)}", "", _INDENT)
         for advice in culprit.advice:
             self.row("→", advice, "green", _INDENT)
-
-    def rule(self) -> None:
-        self.line("─" * self.width, "dim")
 
     def findings_below(self, found: list[Culprit], title: str) -> None:
         if not found:
