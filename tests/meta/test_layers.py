@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 from meta.project import PACKAGE, imported, modules
 
-DATA = {"errors", "strides", "model", "timing", "proof", "schema"}
+DATA = {"errors", "strides", "model", "timing", "proof", "health", "schema"}
 MACHINE = {"machine"}
 TORCH_PARTS = {"recorder", "formats", "kernels", "ops", "measure", "data", "distributed"}
 PURE_PARTS = {"rules", "planner", "report"}
@@ -36,6 +36,7 @@ PACKAGES: dict[str, set[str]] = {
     "report/to_terminal.py": {"rich"},
     "report/bench/to_terminal.py": {"rich"},
     "report/templating.py": {"jinja2", "markupsafe"},
+    "report/bench/chart.py": {"markupsafe"},
     "report/to_html.py": {"jinja2", "markupsafe"},
 }
 

@@ -13,7 +13,7 @@ _PACKAGES = ("torchvision", "numpy", "nhwc")
 
 
 def versions() -> tuple[tuple[str, str], ...]:
-    """(name, version) of torch, what it was built with, Python and the packages beside it; nothing for what is missing."""
+    """(name, version) of torch, what it was built with, Python and packages beside it; nothing for what is missing."""
     built_with = {
         "CUDA": torch.version.cuda or "",
         "cuDNN": cudnn_version(),

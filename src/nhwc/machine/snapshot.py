@@ -1,0 +1,83 @@
+"""Everything that the checks look at, read once: a made-up machine is a Snapshot with other values."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import torch
+
+from nhwc.health import AllocatorGain
+from nhwc.machine.allocators import allocator_name, preloadable
+from nhwc.machine.build import Build, build
+from nhwc.machine.cgroups import Limits, limits
+from nhwc.machine.cores import Cores, cores
+from nhwc.machine.gpu import Gpu, gpu
+from nhwc.machine.mapped import huge_pages, openmp_runtimes
+from nhwc.machine.processor import instruction_flags, processor_name
+from nhwc.machine.settings import torch_settings
+from nhwc.machine.sources import Sources
+
+
+@dataclass(frozen=True)
+class Snapshot:
+    """A machine, its torch and this process at one moment.
+
+    flags: instruction sets as Linux names them, empty where the system does not tell. capability: ATen's instruction
+    set. onednn_isa: oneDNN's, as it says itself; empty where it was not asked or did not answer.
+    settings: of torch by name, see nhwc.machine.settings. flushes_denormals: on the calling thread.
+    has_driver: whether the machine has a driver of NVIDIA's, with or without a torch that can use it.
+    """
+
+    system: str
+    processor: str
+    flags: frozenset[str]
+    environ: Mapping[str, str]
+    cores: Cores
+    limits: Limits
+    threads: int
+    build: Build
+    capability: str
+    allocator: str
+    onednn_isa: str = ""
+    openmp: tuple[str, ...] = ()
+    preloadable: tuple[Path, ...] = ()
+    huge_pages: str = ""
+    flushes_denormals: bool = False
+    has_driver: bool = False
+    settings: Mapping[str, str] = field(default_factory=dict)
+    gpu: Gpu | None = None
+    gain: AllocatorGain = field(default_factory=AllocatorGain)
+
+
+def snapshot(device: torch.device, sources: Sources | None = None) -> Snapshot:
+    """This machine as it is; oneDNN's instruction set and the allocator's gain are for the caller to fill in.
+
+    device: the GPU to look at too, or the CPU for none.
+    """
+    sources = sources or Sources()
+    settings = dict(torch_settings(torch.device("cpu")))
+    found = gpu(device)
+    if found is not None:
+        settings |= torch_settings(device)
+    return Snapshot(
+        system=sources.system,
+        processor=processor_name(),
+        flags=instruction_flags(),
+        environ=sources.environ,
+        cores=cores(sources),
+        limits=limits(sources),
+        threads=torch.get_num_threads(),
+        build=build(),
+        capability=torch.backends.cpu.get_cpu_capability(),
+        allocator=allocator_name(sources),
+        openmp=openmp_runtimes(sources),
+        preloadable=preloadable(sources),
+        huge_pages=huge_pages(sources),
+        flushes_denormals=sys.float_info.min / 2.0 == 0.0,
+        has_driver=(sources.proc / "driver" / "nvidia" / "version").exists(),
+        settings=settings,
+        gpu=found,
+    )
