@@ -18,6 +18,7 @@ CONDITIONS = Conditions(
     versions=(("torch", "2.14.1"), ("torchvision", "0.29.1"), ("nhwc", "0.1.0"), ("python", "3.11.9")),
     settings=(("instruction set", "AVX2"), ("deterministic", "off")),
 )
+ROUNDS = 40
 HOSTILE = "</svg></style><script>alert(1)</script>[bold red]\"'&<b>\u202e\x1b[31m;{{ 7*7 }}\ud800"
 
 
@@ -27,8 +28,8 @@ def samples(
     """Times around a median with a few spikes; ``drift`` is the growth from the first round to the last."""
     drawn = random.Random(seed)
     times = []
-    for index in range(rounds):
-        factor = math.exp(drawn.gauss(0.0, noise)) * (1 + drift * index / rounds)
+    for index in range(ROUNDS):
+        factor = math.exp(drawn.gauss(0.0, noise)) * (1 + drift * index / ROUNDS)
         times.append(round(median_ms * factor * (1.4 if drawn.random() < 0.05 else 1.0), 4))
     return tuple(times)
 

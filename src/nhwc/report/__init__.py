@@ -1,5 +1,7 @@
 """Reports of what was found in a trace: a terminal table, versioned JSON, one self-contained HTML page.
 
+Measurements have reports of their own, in ``bench``.
+
 A new format is one file here that registers its function, and a line below.
 """
 
@@ -7,13 +9,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from nhwc.report import to_html, to_json, to_terminal
+from nhwc.report import bench, to_html, to_json, to_terminal
 from nhwc.report.registry import formats, renderer
 
 if TYPE_CHECKING:
     from nhwc.model import Report
 
-__all__ = ["formats", "render", "to_html", "to_json", "to_terminal"]
+__all__ = ["bench", "formats", "render", "to_html", "to_json", "to_terminal"]
 
 
 def render(report: Report, format: str = "text", **options: Any) -> str:  # noqa: A002 the public word for it

@@ -8,7 +8,8 @@ from dataclasses import dataclass
 
 _MOST_TICKS = 8
 _STEPS = (0.01, 0.02, 0.05, 0.1, 0.2, 0.25, 0.5)
-_WIDEST_LINEAR = 6.0
+_WIDEST_LINEAR = 4.0
+_DECADES = ((1.0, 1.5, 2.0, 3.0, 5.0, 7.0), (1.0, 2.0, 5.0), (1.0,))
 _LEAST_ROOM = 1.04
 _FARTHEST = 1e6
 
@@ -55,11 +56,14 @@ def _ticks(low: float, high: float) -> tuple[float, ...]:
             ticks = _multiples(low, high, step)
             if len(ticks) <= _MOST_TICKS:
                 return ticks
-    for base in (2.0, 4.0, 10.0):
-        powers = range(math.ceil(math.log(low, base)), math.floor(math.log(high, base)) + 1)
-        if len(powers) <= _MOST_TICKS:
+    powers = range(math.floor(math.log10(low)), math.ceil(math.log10(high)) + 1)
+    ticks = ()
+    for digits in _DECADES:
+        places = (float(f"{digit:g}e{power}") for power in powers for digit in digits)
+        ticks = tuple(tick for tick in places if low <= tick <= high)
+        if len(ticks) <= _MOST_TICKS:
             break
-    return tuple(base**power for power in powers)
+    return ticks
 
 
 def _multiples(low: float, high: float, step: float) -> tuple[float, ...]:

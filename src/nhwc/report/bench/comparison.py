@@ -18,11 +18,11 @@ if TYPE_CHECKING:
     from nhwc.timing import Benchmark, Conditions, Ratio
 
 #: Packages that are built for one torch, and change with it.
-_WITH_TORCH = frozenset({"torch", "torchvision", "triton", "cuda", "cudnn", "oneDNN"})
+_WITH_TORCH = frozenset({"torch", "torchvision", "CUDA", "cuDNN", "oneDNN"})
 
 MEANING = (
-    "Ratios are compared, since each was paired within its own run. Milliseconds are not: between two runs the machine "
-    "may change. Intervals that exclude each other show a change; intervals that overlap do not show that there is none."
+    "Ratios are compared, since each was paired within its own run. Milliseconds are not: the machine may change from one "
+    "run to the next. Intervals that exclude each other show a change; overlapping ones do not show that there is none."
 )
 
 
@@ -109,19 +109,7 @@ def headline(first: Benchmark, second: Benchmark) -> str:
 def render_text(first: Benchmark, second: Benchmark) -> str:
     """The comparison as plain text."""
     heads = ("variant", "first", confidence_text(first.confidence), "second", "interval", "change", "")
-    table = [heads]
-    for change in changes(first, second):
-        table.append(
-            (
-                visible(change.variant),
-                ratio_text(change.first),
-                interval_text(change.first),
-                ratio_text(change.second),
-                interval_text(change.second),
-                f"{100 * (change.factor - 1):+.1f} %",
-                change.word,
-            )
-        )
+    table = [heads, *(_row(change) for change in changes(first, second))]
     widths = [max(len(row[column]) for row in table) for column in range(len(heads))]
     lines = ["  ".join(_cells(row, widths)).rstrip() for row in table]
     model = f"{visible(first.target)}, {first.mode}, over {visible(first.baseline)}"
@@ -153,6 +141,18 @@ def as_document(first: Benchmark, second: Benchmark) -> dict[str, object]:
     }
 
 
+def _row(change: Change) -> tuple[str, ...]:
+    return (
+        visible(change.variant),
+        ratio_text(change.first),
+        interval_text(change.first),
+        ratio_text(change.second),
+        interval_text(change.second),
+        f"{100 * (change.factor - 1):+.1f} %",
+        change.word,
+    )
+
+
 def _cells(row: tuple[str, ...], widths: list[int]) -> Iterable[str]:
     for place, (cell, width) in enumerate(zip(row, widths, strict=True)):
         yield cell.ljust(width) if place in {0, len(widths) - 1} else cell.rjust(width)
@@ -169,7 +169,6 @@ def _condition_pairs(first: Conditions, second: Conditions) -> list[tuple[str, o
         *(
             (f"the setting {name}", settings.get(name), others.get(name))
             for name in dict.fromkeys([*settings, *others])
-            if name not in _WITH_TORCH
         ),
     ]
 

@@ -30,18 +30,19 @@ VERDICTS = {
 def page_view(benchmark: Benchmark) -> View:
     """Everything that the templates name."""
     found = rows(benchmark)
-    lead, bracket, rest = headline(benchmark).partition(" (")
+    said = headline(benchmark)
+    cut = min((place for mark in (" (", ": ") if (place := said.find(mark)) >= 0), default=len(said))
     shown = any(row.bounds is not None for row in found)
     versions = dict(benchmark.conditions.versions)
     return {
         "target": visible(benchmark.target),
         "version": visible(versions.get("nhwc", "")),
-        "lead": lead,
-        "rest": bracket + rest,
+        "lead": said[:cut],
+        "rest": said[cut:],
         "verdict": VERDICTS[verdict(benchmark)],
         "figures": _figures(benchmark),
         "unstable": sentences(benchmark.unstable),
-        "chart": chart_svg([Group("", tuple(_bar(row) for row in found))], headline(benchmark)) if shown else "",
+        "chart": chart_svg([Group("", tuple(_bar(row) for row in found))], said) if shown else "",
         "heads": {**HEADS, "interval": confidence_text(benchmark.confidence)},
         "rows": found,
         "stopped": stopped(benchmark),
