@@ -14,7 +14,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from nhwc.api import AuditReport, BenchReport, audit, bench, load_bench, load_report, record
+    from nhwc.api import AuditReport, BenchReport, HealthReport, audit, bench, doctor, load_bench, load_report, record
     from nhwc.conversion import contiguous_state_dict, convert, restore
     from nhwc.errors import (
         ConversionError,
@@ -39,6 +39,7 @@ __all__ = [
     "ConversionError",
     "Finding",
     "FormatError",
+    "HealthReport",
     "Layout",
     "LayoutKind",
     "ModelError",
@@ -57,6 +58,7 @@ __all__ = [
     "bench",
     "contiguous_state_dict",
     "convert",
+    "doctor",
     "layout_of",
     "load_bench",
     "load_report",
@@ -67,7 +69,17 @@ __all__ = [
 ]
 
 _NAMES_IN = {
-    "nhwc.api": ("AuditReport", "BenchReport", "audit", "bench", "load_bench", "load_report", "record"),
+    "nhwc.api": (
+        "AuditReport",
+        "BenchReport",
+        "HealthReport",
+        "audit",
+        "bench",
+        "doctor",
+        "load_bench",
+        "load_report",
+        "record",
+    ),
     "nhwc.conversion": ("contiguous_state_dict", "convert", "restore"),
     "nhwc.errors": (
         "ConversionError",

@@ -71,7 +71,7 @@ class Health:
 
     def of_state(self, state: State) -> tuple[Fact, ...]:
         """The facts of one state."""
-        return tuple(fact for fact in self.facts if fact.state is state)
+        return tuple(fact for fact in self.facts if fact.state == state)
 
     def subjects(self) -> Iterator[tuple[str, tuple[Fact, ...]]]:
         """Subjects with their facts, in order."""

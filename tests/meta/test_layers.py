@@ -32,6 +32,7 @@ MAY_USE: dict[str, set[str]] = {
 PACKAGES: dict[str, set[str]] = {
     **{part: {"torch"} for part in TORCH_PARTS | MACHINE | JOINERS | {"api"}},
     "cli": {"typer", "rich", "torch", "torchvision", "timm", "PIL", "numpy"},
+    "report/health.py": {"rich"},
     "report/terminal.py": {"rich"},
     "report/to_terminal.py": {"rich"},
     "report/bench/to_terminal.py": {"rich"},

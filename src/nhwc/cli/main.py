@@ -8,6 +8,7 @@ from typer.core import TyperGroup
 
 from nhwc import __version__
 from nhwc.cli.audit import audit
+from nhwc.cli.doctor import doctor
 from nhwc.cli.exits import ExitCode, say
 
 # The root of what typer raises on a command line that makes no sense: its own, or click's before typer carried one.
@@ -36,6 +37,7 @@ app = typer.Typer(
     rich_markup_mode=None,
 )
 app.command()(audit)
+app.command()(doctor)
 
 
 def _version(asked: bool) -> None:
