@@ -14,7 +14,20 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from nhwc.api import AuditReport, BenchReport, HealthReport, audit, bench, doctor, load_bench, load_report, record
+    from nhwc.api import (
+        AuditReport,
+        BenchReport,
+        HealthReport,
+        VerifyReport,
+        audit,
+        bench,
+        doctor,
+        load_bench,
+        load_report,
+        load_verification,
+        record,
+        verify,
+    )
     from nhwc.conversion import contiguous_state_dict, convert, restore
     from nhwc.errors import (
         ConversionError,
@@ -53,6 +66,7 @@ __all__ = [
     "TargetError",
     "Trace",
     "VariantError",
+    "VerifyReport",
     "__version__",
     "audit",
     "bench",
@@ -62,10 +76,12 @@ __all__ = [
     "layout_of",
     "load_bench",
     "load_report",
+    "load_verification",
     "record",
     "restore",
     "strides_for",
     "to_format",
+    "verify",
 ]
 
 _NAMES_IN = {
@@ -73,12 +89,15 @@ _NAMES_IN = {
         "AuditReport",
         "BenchReport",
         "HealthReport",
+        "VerifyReport",
         "audit",
         "bench",
         "doctor",
         "load_bench",
         "load_report",
+        "load_verification",
         "record",
+        "verify",
     ),
     "nhwc.conversion": ("contiguous_state_dict", "convert", "restore"),
     "nhwc.errors": (

@@ -42,6 +42,11 @@ class ResultError:
     passed: bool
     reason: str = ""
 
+    @property
+    def title(self) -> str:
+        """What a reader calls it: "output['aux']", "gradient of features.0.weight"."""
+        return self.name if self.name.startswith(self.group) else f"{self.group} of {self.name}"
+
 
 @dataclass(frozen=True, slots=True)
 class Divergence:

@@ -6,10 +6,10 @@ from pathlib import Path
 import pytest
 from meta.project import PACKAGE, imported, modules
 
-DATA = {"errors", "strides", "model", "timing", "proof", "health", "schema"}
+DATA = {"errors", "strides", "model", "timing", "proof", "health", "suite", "schema"}
 MACHINE = {"machine"}
 TORCH_PARTS = {"recorder", "formats", "kernels", "ops", "measure", "data", "distributed"}
-PURE_PARTS = {"rules", "planner", "report"}
+PURE_PARTS = {"rules", "planner", "report", "suites"}
 JOINERS = {"conversion", "inference", "training", "variants", "verification"}
 BELOW_API = DATA | MACHINE | TORCH_PARTS | PURE_PARTS | JOINERS
 
@@ -24,13 +24,14 @@ MAY_USE: dict[str, set[str]] = {
     "variants": DATA | MACHINE | {"formats", "conversion", "recorder", "kernels", "inference"},
     "verification": DATA | MACHINE | {"formats", "conversion", "recorder", "variants"},
     "api": BELOW_API,
-    "cli": {"api", "model", "errors", "rules", "report"},  # pure ones, so that it can check words before torch is there
+    "cli": DATA | PURE_PARTS | {"api"},  # pure ones, so that it can check words before torch is there
     "integrations": {"api", "model", "errors"},
 }
 
 #: part or file → the packages it may import besides the standard library. What is not listed may use none.
 PACKAGES: dict[str, set[str]] = {
     **{part: {"torch"} for part in TORCH_PARTS | MACHINE | JOINERS | {"api"}},
+    "verification/reproduction/writer.py": {"jinja2"},
     "cli": {"typer", "rich", "torch", "torchvision", "timm", "PIL", "numpy"},
     "report/health.py": {"rich"},
     "report/terminal.py": {"rich"},
@@ -38,6 +39,7 @@ PACKAGES: dict[str, set[str]] = {
     "report/bench/to_terminal.py": {"rich"},
     "report/templating.py": {"jinja2", "markupsafe"},
     "report/bench/chart.py": {"markupsafe"},
+    "report/suite/to_terminal.py": {"rich"},
     "report/to_html.py": {"jinja2", "markupsafe"},
 }
 

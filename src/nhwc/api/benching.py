@@ -23,6 +23,7 @@ from nhwc.measure.stats import FEWEST_PAIRS, judge, paired_ratio
 from nhwc.recorder import device_of, tensors_in
 from nhwc.recorder.memory import peak_bytes
 from nhwc.recorder.state import StepGuard
+from nhwc.report.bench.to_html import to_html_fragment
 from nhwc.schema import load_bench as read_bench
 from nhwc.timing import Benchmark, Stop, VariantTiming, Verdict
 from nhwc.variants import Setup, inference_step, parse, prepare, training_step
@@ -40,6 +41,9 @@ class BenchReport(Showing, Benchmark):
     """A measurement that shows itself: in a terminal, in a notebook, and in a file."""
 
     _kind = "bench"
+
+    def _repr_html_(self) -> str:
+        return to_html_fragment(self)
 
     def __repr__(self) -> str:
         told = ", ".join(f"{each.name}: {each.verdict}" for each in self.variants if each.verdict is not None)

@@ -10,6 +10,7 @@ from nhwc import __version__
 from nhwc.cli.audit import audit
 from nhwc.cli.doctor import doctor
 from nhwc.cli.exits import ExitCode, say
+from nhwc.cli.verify import verify
 
 # The root of what typer raises on a command line that makes no sense: its own, or click's before typer carried one.
 _UsageError: Any = typer.BadParameter.__base__
@@ -23,7 +24,8 @@ class _OneSentence(TyperGroup):
             code = super().main(*arguments, **{**options, "standalone_mode": False})
         except _UsageError as error:
             text = error.format_message().strip().rstrip(".")
-            say(f"{text[:1].lower()}{text[1:]}; see nhwc audit --help")
+            command = getattr(getattr(error, "ctx", None), "command_path", None) or "nhwc"
+            say(f"{text[:1].lower()}{text[1:]}; see {command} --help")
             code = ExitCode.BAD_INPUT
         sys.exit(code or ExitCode.FINE)
 
@@ -38,6 +40,7 @@ app = typer.Typer(
 )
 app.command()(audit)
 app.command()(doctor)
+app.command()(verify)
 
 
 def _version(asked: bool) -> None:

@@ -17,7 +17,7 @@ _OURS = str(Path(__file__).parent.parent) + "/"
 _STDLIB = str(Path(sysconfig.get_paths()["stdlib"])) + "/"
 _SITE = ("site-packages", "dist-packages")
 #: Where the recorder starts the step: what lies further out called the audit, and is no part of the step.
-_DOORS = (_OURS + "recorder/run.py", _OURS + "recorder/record.py")
+_DOORS = (_OURS + "recorder/run.py", _OURS + "recorder/record.py", _OURS + "verification/run.py")
 #: Where Python calls the autograd engine, read from torch 2.11 to 2.14; frames further in run inside the backward pass.
 _ENGINE = ("_engine_run_backward", _TORCH + "autograd/graph.py")
 _CHECKPOINT = _TORCH + "utils/checkpoint.py"

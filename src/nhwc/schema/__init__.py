@@ -2,14 +2,18 @@
 
 from nhwc.schema.bench import BENCH_VERSION, dump_bench, load_bench
 from nhwc.schema.report import VERSION, dump_report, dump_trace, load_report, load_trace
+from nhwc.schema.verification import VERIFICATION_VERSION, dump_verification, load_verification
 
 __all__ = [
     "BENCH_VERSION",
+    "VERIFICATION_VERSION",
     "VERSION",
     "dump_bench",
     "dump_report",
     "dump_trace",
+    "dump_verification",
     "load_bench",
     "load_report",
     "load_trace",
+    "load_verification",
 ]

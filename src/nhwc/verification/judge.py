@@ -1,0 +1,114 @@
+"""The rule: a result passes where its error is at most ``factor`` times the error that contiguous format has by chance.
+
+An error is the distance from float64. What contiguous format has by chance is the greatest error among contiguous runs:
+the plain ones, and, where a result would fail, runs whose inputs and weights are moved by one rounding of their dtype.
+A floor of a few roundings keeps a lucky contiguous error of zero from failing everything.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import torch
+
+from nhwc.proof import ResultError
+from nhwc.verification.distance import Distance, distance, finite, plain
+from nhwc.verification.run import Key, Results
+
+#: Of the coarsest dtype that takes part: what any format may be off, however lucky contiguous format is.
+FLOOR_ROUNDINGS = 4.0
+
+
+class Baseline:
+    """Contiguous results with their errors, and the judge of a variant's results.
+
+    contiguous: the run that everything is compared with in shape, dtype and non-finite values.
+    reference: the float64 results; None judges against ``contiguous`` alone.
+    rounding: the epsilon of the dtype that the variant computes in (autocast's), 0 for each result's own.
+    """
+
+    def __init__(self, contiguous: Results, reference: Results | None, factor: float, rounding: float = 0.0) -> None:
+        self.contiguous = contiguous
+        self.factor = factor
+        self._reference = reference
+        self._rounding = rounding
+        self._chance: dict[Key, Distance] = {}
+        self.widen(contiguous)
+
+    def reference_of(self, key: Key) -> torch.Tensor:
+        """What ``key`` is measured against."""
+        if self._reference is not None and key in self._reference.tensors:
+            found = self._reference.tensors[key]
+            if found.shape == self.contiguous.tensors[key].shape:
+                return found
+        return self.contiguous.tensors[key]
+
+    def compared(self, key: Key) -> torch.Tensor:
+        """Where a result is finite both in contiguous format and in float64: elsewhere there is nothing to compare."""
+        return finite(self.contiguous.tensors[key]) & finite(self.reference_of(key))
+
+    def widen(self, results: Results) -> None:
+        """Take the errors of one more contiguous run into what happens by chance."""
+        for key, value in results.tensors.items():
+            ours = self.contiguous.tensors.get(key)
+            if ours is None or ours.shape != value.shape or ours.dtype != value.dtype:
+                continue
+            found = distance(value, self.reference_of(key), self.compared(key) & finite(value))
+            self._chance[key] = found.worst(self._chance.get(key, found))
+
+    def judge(self, results: Results) -> tuple[ResultError, ...]:
+        """Every result of a variant, and every one that it should have; buffers that nothing changed are left out."""
+        return tuple(self._judged(results))
+
+    def _judged(self, results: Results) -> Iterator[ResultError]:
+        for key, ours in self.contiguous.tensors.items():
+            group, _name = key
+            value = results.tensors.get(key)
+            if value is None:
+                yield _failed(key, "it is missing; contiguous format has it")
+            elif group == "buffer" and not self._moved(key, results):
+                continue
+            else:
+                yield self.judge_tensor(key, value, ours)
+        for key in results.tensors.keys() - self.contiguous.tensors.keys():
+            yield _failed(key, "contiguous format has no such result")
+
+    def _moved(self, key: Key, results: Results) -> bool:
+        return self.contiguous.changed.get(key, True) or results.changed.get(key, True)
+
+    def judge_tensor(self, key: Key, value: torch.Tensor, ours: torch.Tensor) -> ResultError:
+        """One result against the contiguous one."""
+        if value.shape != ours.shape:
+            return _failed(key, f"its shape is {tuple(value.shape)}; in contiguous format {tuple(ours.shape)}")
+        if value.dtype != ours.dtype:
+            return _failed(key, f"its dtype is {_word(value.dtype)}; in contiguous format {_word(ours.dtype)}")
+        compared = self.compared(key)
+        broken = int((compared & ~finite(value)).sum())
+        if broken:
+            return _failed(key, f"{broken} of {value.numel()} elements are not finite; in contiguous format they are")
+        found, chance = distance(value, self.reference_of(key), compared), self._chance[key]
+        floor = FLOOR_ROUNDINGS * max(_epsilon(plain(ours)), self._rounding if plain(ours).is_floating_point() else 0.0)
+        pairs = [
+            (each, by_chance, self.factor * max(by_chance, floor))
+            for each, by_chance in ((found.rms, chance.rms), (found.peak, chance.peak))
+        ]
+        error, by_chance, limit = max(pairs, key=lambda pair: pair[0] / pair[2] if pair[2] else pair[0])
+        passed = error <= limit
+        reason = ""
+        if not passed and not plain(ours).is_floating_point():
+            reason = f"{error:.2%} of its elements differ"
+        elif not passed:
+            reason = f"its error is {error:.2g} where contiguous format has {by_chance:.2g}"
+        return ResultError(*key, error, by_chance, limit, passed, reason)
+
+
+def _failed(key: Key, reason: str) -> ResultError:
+    return ResultError(*key, float("inf"), 0.0, 0.0, False, reason)
+
+
+def _epsilon(value: torch.Tensor) -> float:
+    return torch.finfo(value.dtype).eps if value.is_floating_point() else 0.0
+
+
+def _word(dtype: torch.dtype) -> str:
+    return str(dtype).removeprefix("torch.")

@@ -1,0 +1,87 @@
+"""The first module whose outputs differ although its inputs agree: for what no operator call shows, such as numpy code
+or a library that reads addresses."""
+
+from __future__ import annotations
+
+import contextlib
+import inspect
+import linecache
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import nn
+from torch.nn.modules.module import register_module_forward_hook
+
+from nhwc.model import Source
+from nhwc.variants import Setup
+from nhwc.verification.distance import distance, finite
+from nhwc.verification.run import named_tensors
+
+#: How many times further off its outputs must be than its inputs, counted in roundings where those agree exactly.
+_JUMP = 1000.0
+
+
+@dataclass(frozen=True)
+class Visit:
+    """One run of one module, with copies of what went in and came out."""
+
+    path: str
+    module: nn.Module
+    inputs: tuple[torch.Tensor, ...]
+    outputs: tuple[torch.Tensor, ...]
+
+
+@contextlib.contextmanager
+def visits_of(setup: Setup, visits: list[Visit]) -> Iterator[None]:
+    """Note every module that ends a forward pass inside the block, innermost first."""
+    paths = {id(module): name for name, module in setup.model.named_modules()}
+
+    def note(module: nn.Module, inputs: Any, output: Any) -> None:
+        if id(module) in paths:
+            visits.append(Visit(paths[id(module)], module, _copies(inputs), _copies(output)))
+
+    handle = register_module_forward_hook(note)
+    try:
+        yield
+    finally:
+        handle.remove()
+
+
+def first_difference(contiguous: list[Visit], variant: list[Visit]) -> Visit | None:
+    """The first visit of the variant that turns inputs that agree into outputs that do not."""
+    for ours, theirs in zip(contiguous, variant, strict=False):
+        if ours.path != theirs.path:
+            return None
+        before = _furthest(ours.inputs, theirs.inputs)
+        after = _furthest(ours.outputs, theirs.outputs)
+        rounding = max((torch.finfo(t.dtype).eps for t in ours.outputs if t.is_floating_point()), default=0.0)
+        if after > _JUMP * max(before, rounding):
+            return theirs
+    return None
+
+
+def source_of(module: nn.Module) -> Source | None:
+    """Where the forward method of a module is written."""
+    forward = type(module).forward
+    try:
+        file, (_, line) = inspect.getsourcefile(forward), inspect.getsourcelines(forward)
+    except (OSError, TypeError):
+        return None
+    return Source(file or "", line, linecache.getline(file or "", line).strip(), forward.__qualname__)
+
+
+def _copies(value: Any) -> tuple[torch.Tensor, ...]:
+    return tuple(tensor.detach().clone() for _, tensor in named_tensors(value))
+
+
+def _furthest(ours: tuple[torch.Tensor, ...], theirs: tuple[torch.Tensor, ...]) -> float:
+    if len(ours) != len(theirs):
+        return float("inf")
+    found = 0.0
+    for a, b in zip(ours, theirs, strict=True):
+        if a.shape != b.shape or a.dtype != b.dtype:
+            return float("inf")
+        found = max(found, distance(b, a, finite(a) & finite(b)).rms)
+    return found

@@ -1,0 +1,126 @@
+"""Writes the file for one fault, runs it alone, and keeps the first form that shows the fault."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import jinja2
+import torch
+
+from nhwc.errors import TargetError
+from nhwc.verification.judge import FLOOR_ROUNDINGS
+from nhwc.verification.operators import Fault
+from nhwc.verification.reproduction.literals import NotWritableError, call, random_values, real_values
+from nhwc.verification.reproduction.registration import registrations
+from nhwc.verification.structure import operands
+
+#: More than this does not belong into a source file; made-up values are then all that is tried.
+_MOST_BYTES = 4_000_000
+_TIMEOUT_S = 120.0
+_TEMPLATE = Path(__file__).parent / "reproduce.py.jinja"
+
+
+@dataclass(frozen=True)
+class Written:
+    """The file, and whether it showed the fault when it was run alone (None where it was not run to its end)."""
+
+    path: Path
+    reproduces: bool | None
+
+
+def write_reproducer(fault: Fault, folder: Path, factor: float) -> Written | str:
+    """Write ``reproduce_<operator>.py`` for a fault into ``folder`` and run it; a sentence where that cannot be done.
+
+    Made-up values are tried before the real ones, the kernel's own source before the file that registers it.
+    Raises TargetError where the folder cannot be written.
+    """
+    try:
+        texts = list(_forms(fault, factor))
+    except NotWritableError as error:
+        return str(error)
+    if not texts:
+        return "how the operator was registered cannot be written down, or its operands are too large"
+    path = folder / _file_name(fault)
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        first: bool | None = None
+        for place, text in enumerate(texts):
+            path.write_text(text, encoding="utf-8")
+            shows = _shows(path)
+            if shows:
+                return Written(path, True)
+            first = shows if place == 0 else first
+        path.write_text(texts[0], encoding="utf-8")
+    except OSError as error:
+        raise TargetError(f"{path} cannot be written: {error.strerror or error}; give another folder") from error
+    return Written(path, first)
+
+
+def _file_name(fault: Fault) -> str:
+    name = str(fault.func).removesuffix(".default").removeprefix("aten.")
+    return f"reproduce_{re.sub(r'[^A-Za-z0-9_]+', '_', name)}.py"
+
+
+def _forms(fault: Fault, factor: float) -> Iterator[str]:
+    inputs = operands(fault.args, fault.kwargs)
+    places = {id(tensor): place for place, tensor in enumerate(inputs)}
+    shown = call(fault.func, fault.args, fault.kwargs, places)
+    device = next((tensor.device for tensor in inputs), torch.device("cpu"))
+    values = [fault.values[id(tensor)] for tensor in inputs]
+    size = sum(value.numel() * value.element_size() for value in values)
+    environment = jinja2.Environment(keep_trailing_newline=True, autoescape=False)  # noqa: S701 it writes Python
+    template = environment.from_string(_TEMPLATE.read_text(encoding="utf-8"))
+    for registration in registrations(fault.func, device.type):
+        for made_up in (True, False):
+            if not made_up and size > _MOST_BYTES:
+                continue
+            texts = [_values(value, place, made_up) for place, value in enumerate(values)]
+            yield template.render(
+                operator=str(fault.func),
+                reason=_sentence(fault),
+                file=_file_name(fault),
+                others=" and torchvision" if "import torchvision" in registration else "",
+                registration=registration,
+                factor=factor,
+                roundings=FLOOR_ROUNDINGS,
+                device=repr(str(device)),
+                operands=[
+                    {"values": text, "dtype": value.dtype, "strides": fault.strides[id(tensor)]}
+                    for text, value, tensor in zip(texts, values, inputs, strict=True)
+                ],
+                call=shown,
+                shown=repr(shown),
+            )
+
+
+def _values(value: torch.Tensor, place: int, made_up: bool) -> str:
+    text = random_values(value, place) if made_up else None
+    if text is None and value.numel() * value.element_size() > _MOST_BYTES:
+        raise NotWritableError("its operands are too large for a source file")
+    return text or real_values(value)
+
+
+def _sentence(fault: Fault) -> str:
+    text = fault.reason.replace("\\", "/").replace('"""', "'''")
+    return f"{text[:1].upper()}{text[1:]}."
+
+
+def _shows(path: Path) -> bool | None:
+    """Whether the file exits with 1 when it is run alone, away from the user's folder."""
+    command = [sys.executable, "-W", "ignore", str(path.resolve())]
+    with tempfile.TemporaryDirectory() as elsewhere:
+        try:
+            done = subprocess.run(  # noqa: S603 our own file, with the Python that runs us
+                command, capture_output=True, timeout=_TIMEOUT_S, check=False, cwd=elsewhere
+            )
+        except subprocess.TimeoutExpired:
+            return None
+    if done.returncode == 1 and b"Traceback" in done.stderr:  # Python's own exit code for an exception
+        return False
+    return done.returncode == 1
