@@ -90,7 +90,7 @@ def _bar_view(bar: Bar, y: int, x: Any) -> dict[str, Any]:
         "y": y + _ROW / 2,
         "label": shorten(bar.label, _LONGEST_LABEL),
         "whole": bar.label,
-        "text": bar.note if bar.bounds is None else f"{ratio_text(bar.bounds)}  ({interval_text(bar.bounds)})",
+        "text": _text(bar),
         "style": _STYLES.get(bar.verdict, "even"),
         "interval": None,
         "claim": None,
@@ -107,6 +107,13 @@ def _bar_view(bar: Bar, y: int, x: Any) -> dict[str, Any]:
             "at": x(bar.bounds.estimate),
         }
     return view
+
+
+def _text(bar: Bar) -> str:
+    if bar.bounds is None:
+        return bar.note
+    unstable = ", unstable" if bar.verdict == Verdict.UNSTABLE else ""
+    return f"{ratio_text(bar.bounds)}  ({interval_text(bar.bounds)}){unstable}"
 
 
 def _own_style() -> str:

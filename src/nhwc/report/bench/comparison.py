@@ -21,8 +21,9 @@ if TYPE_CHECKING:
 _WITH_TORCH = frozenset({"torch", "torchvision", "CUDA", "cuDNN", "oneDNN"})
 
 MEANING = (
-    "Ratios are compared, since each was paired within its own run. Milliseconds are not: the machine may change from one "
-    "run to the next. Intervals that exclude each other show a change; overlapping ones do not show that there is none."
+    "Ratios are compared, since each was paired within its own run. Milliseconds are not: the machine may change from "
+    "one run to the next. Intervals that exclude each other show a change; overlapping ones do not show that there is "
+    "none."
 )
 
 
