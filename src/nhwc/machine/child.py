@@ -19,6 +19,8 @@ from typing import IO, Any, Self
 
 from nhwc.errors import NhwcError
 
+_LAST_WORDS_S = 5.0
+
 
 class ChildError(NhwcError):
     """A child process died, did not answer in time, or answered that it could not."""
@@ -47,7 +49,8 @@ class Child:
             self._complaints.close()
             raise ChildError(f"{name} cannot be started: {error.strerror or error}") from error
         self._answers: queue.SimpleQueue[str | None] = queue.SimpleQueue()
-        threading.Thread(target=self._listen, daemon=True).start()
+        self._listener = threading.Thread(target=self._listen, daemon=True)
+        self._listener.start()
 
     def _listen(self) -> None:
         assert self._process.stdout is not None
@@ -96,7 +99,8 @@ class Child:
         """End the child; harmless where it has ended."""
         self._process.kill()
         self._process.wait()
-        for pipe in (self._process.stdin, self._complaints):
+        self._listener.join(timeout=_LAST_WORDS_S)
+        for pipe in (self._process.stdin, self._process.stdout, self._complaints):
             try:
                 if pipe is not None:
                     pipe.close()
