@@ -49,10 +49,18 @@ def distance(value: torch.Tensor, reference: torch.Tensor, compared: torch.Tenso
     )
 
 
-def finite(value: torch.Tensor) -> torch.Tensor:
-    """Where ``value`` is finite, in the shape that ``plain`` gives it."""
+def finite(value: torch.Tensor) -> torch.Tensor | None:
+    """Where ``value`` is finite, in the shape that ``plain`` gives it; None where it is so everywhere."""
     value = plain(value)
-    return torch.isfinite(value) if value.is_floating_point() else torch.ones_like(value, dtype=torch.bool)
+    if not value.is_floating_point():
+        return None
+    found = torch.isfinite(value)
+    return None if bool(found.all()) else found
+
+
+def both(a: torch.Tensor | None, b: torch.Tensor | None) -> torch.Tensor | None:
+    """Where both are true; None is true everywhere."""
+    return b if a is None else a if b is None else a & b
 
 
 def plain(value: torch.Tensor) -> torch.Tensor:

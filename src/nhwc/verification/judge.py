@@ -12,7 +12,7 @@ from collections.abc import Iterator
 import torch
 
 from nhwc.proof import ResultError
-from nhwc.verification.distance import Distance, distance, finite, plain
+from nhwc.verification.distance import Distance, both, distance, finite, plain
 from nhwc.verification.run import Key, Results
 
 #: Of the coarsest dtype that takes part: what any format may be off, however lucky contiguous format is.
@@ -33,6 +33,7 @@ class Baseline:
         self._reference = reference
         self._rounding = rounding
         self._chance: dict[Key, Distance] = {}
+        self._compared: dict[Key, torch.Tensor | None] = {}
         self.widen(contiguous)
 
     def reference_of(self, key: Key) -> torch.Tensor:
@@ -43,9 +44,12 @@ class Baseline:
                 return found
         return self.contiguous.tensors[key]
 
-    def compared(self, key: Key) -> torch.Tensor:
-        """Where a result is finite both in contiguous format and in float64: elsewhere there is nothing to compare."""
-        return finite(self.contiguous.tensors[key]) & finite(self.reference_of(key))
+    def compared(self, key: Key) -> torch.Tensor | None:
+        """Where a result is finite both in contiguous format and in float64: elsewhere there is nothing to compare.
+        None says everywhere."""
+        if key not in self._compared:
+            self._compared[key] = both(finite(self.contiguous.tensors[key]), finite(self.reference_of(key)))
+        return self._compared[key]
 
     def widen(self, results: Results) -> None:
         """Take the errors of one more contiguous run into what happens by chance."""
@@ -53,7 +57,7 @@ class Baseline:
             ours = self.contiguous.tensors.get(key)
             if ours is None or ours.shape != value.shape or ours.dtype != value.dtype:
                 continue
-            found = distance(value, self.reference_of(key), self.compared(key) & finite(value))
+            found = distance(value, self.reference_of(key), both(self.compared(key), finite(value)))
             self._chance[key] = found.worst(self._chance.get(key, found))
 
     def judge(self, results: Results) -> tuple[ResultError, ...]:
@@ -82,8 +86,8 @@ class Baseline:
             return _failed(key, f"its shape is {tuple(value.shape)}; in contiguous format {tuple(ours.shape)}")
         if value.dtype != ours.dtype:
             return _failed(key, f"its dtype is {_word(value.dtype)}; in contiguous format {_word(ours.dtype)}")
-        compared = self.compared(key)
-        broken = int((compared & ~finite(value)).sum())
+        compared, whole = self.compared(key), finite(value)
+        broken = 0 if whole is None else int((~whole if compared is None else compared & ~whole).sum())
         if broken:
             return _failed(key, f"{broken} of {value.numel()} elements are not finite; in contiguous format they are")
         found, chance = distance(value, self.reference_of(key), compared), self._chance[key]

@@ -16,7 +16,7 @@ from torch.nn.modules.module import register_module_forward_hook
 
 from nhwc.model import Source
 from nhwc.variants import Setup
-from nhwc.verification.distance import distance, finite
+from nhwc.verification.distance import both, distance, finite
 from nhwc.verification.run import named_tensors
 
 #: How many times further off its outputs must be than its inputs, counted in roundings where those agree exactly.
@@ -83,5 +83,5 @@ def _furthest(ours: tuple[torch.Tensor, ...], theirs: tuple[torch.Tensor, ...]) 
     for a, b in zip(ours, theirs, strict=True):
         if a.shape != b.shape or a.dtype != b.dtype:
             return float("inf")
-        found = max(found, distance(b, a, finite(a) & finite(b)).rms)
+        found = max(found, distance(b, a, both(finite(a), finite(b))).rms)
     return found

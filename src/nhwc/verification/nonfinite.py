@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import torch
+
 from nhwc.verification.distance import finite
 from nhwc.verification.judge import Baseline
 
@@ -10,10 +12,11 @@ def notes_of(baseline: Baseline) -> list[str]:
     """One sentence on values that are not finite in any format, and one on those that only the dtype cannot hold."""
     own, overflow = [], []
     for key, value in baseline.contiguous.tensors.items():
-        broken = ~finite(value)
-        if not bool(broken.any()):
+        whole, reference = finite(value), finite(baseline.reference_of(key))
+        if whole is None:
             continue
-        everywhere = broken & ~finite(baseline.reference_of(key))
+        broken = ~whole
+        everywhere = broken & ~reference if reference is not None else torch.zeros_like(broken)
         own += [key[1]] if bool(everywhere.any()) else []
         overflow += [key[1]] if bool((broken & ~everywhere).any()) else []
     notes = []

@@ -106,7 +106,7 @@ class Verifier:
         if self.tape.draws:
             self.notes.append(f"{len(self.tape.draws)} random calls were drawn once and replayed in every run")
         self.notes += notes_of(base.baseline)
-        if not any(bool(base.baseline.compared(key).any()) for key in first.tensors if first.tensors[key].numel()):
+        if not any(_is_some(base.baseline.compared(key)) for key in first.tensors if first.tensors[key].numel()):
             self._unsteady = (
                 "no result of the model is finite in contiguous format, so that there is nothing to compare"
             )
@@ -293,6 +293,10 @@ def _same(a: torch.Tensor, b: torch.Tensor | None) -> bool:
     if b is None or a.shape != b.shape or a.dtype != b.dtype or a.layout is not torch.strided:
         return b is not None and a.layout is b.layout and a.layout is not torch.strided
     return bool(((a == b) | ((a != a) & (b != b))).all())
+
+
+def _is_some(mask: torch.Tensor | None) -> bool:
+    return mask is None or bool(mask.any())
 
 
 def _draws_unsaid(tape: Tape) -> str:

@@ -25,13 +25,13 @@ def headline(verification: Verification) -> str:
     for variant in verification.variants:
         by_outcome.setdefault(variant.outcome, []).append(variant.name)
     words = {
-        Outcome.DIVERGED: "Diverged: {} not what contiguous format computes.",
+        Outcome.DIVERGED: "Diverged: {} compute what contiguous format computes.",
         Outcome.RAISED: "Raised: {} an exception that contiguous format does not.",
         Outcome.NOT_COMPARABLE: "Not comparable: {} be set against contiguous format.",
         Outcome.PASSED: "Passed: {} what contiguous format computes.",
     }
     verbs = {
-        Outcome.DIVERGED: ("computes", "compute"),
+        Outcome.DIVERGED: ("does not", "do not"),
         Outcome.RAISED: ("raises", "raise"),
         Outcome.NOT_COMPARABLE: ("cannot", "cannot"),
         Outcome.PASSED: ("computes", "compute"),

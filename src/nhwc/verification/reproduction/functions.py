@@ -17,14 +17,17 @@ class NotAloneError(Exception):
     """The function needs something that cannot be written down."""
 
 
-def standalone(function: types.FunctionType, name: str) -> str:
-    """Code that defines ``function`` under ``name``. Raises NotAloneError where it cannot stand alone.
+def standalone(function: types.FunctionType) -> tuple[str, str]:
+    """Code that defines ``function``, and its name there. Raises NotAloneError where it cannot stand alone.
 
     Modules that it names are imported, constants written out, other functions defined the same way; decorators go.
     """
     code: dict[str, str] = {}
+    name = "kernel" if function.__name__ == "<lambda>" else function.__name__
     _define(function, name, code, set())
-    return "\n\n".join(code.values())
+    imports = sorted(text for text in code.values() if text.startswith(("import ", "from ")))
+    rest = [text for text in code.values() if text not in imports]
+    return "\n\n\n".join(["\n".join(imports), *rest] if imports else rest), name
 
 
 def _define(function: types.FunctionType, name: str, code: dict[str, str], seen: set[int]) -> None:
@@ -90,7 +93,8 @@ def _loaded(code: types.CodeType) -> set[str]:
 
 def _write(name: str, value: Any, code: dict[str, str], seen: set[int]) -> None:
     if isinstance(value, types.ModuleType):
-        code[name] = f"import {value.__name__} as {name}"
+        if name != "torch":  # the file imports that itself
+            code[name] = f"import {value.__name__}" + (f" as {name}" if name != value.__name__ else "")
     elif isinstance(value, _PLAIN) or (isinstance(value, tuple) and all(isinstance(item, _PLAIN) for item in value)):
         code[name] = f"{name} = {value!r}"
     elif isinstance(value, types.FunctionType) and value.__module__.partition(".")[0] != "torch":

@@ -40,14 +40,14 @@ def _embedded(func: Any, device: str) -> Iterator[str]:
     """The operator defined anew, with the source of its kernel."""
     for kernel, key in _kernels(func, device):
         try:
-            source = standalone(kernel, "kernel")
+            source, own = standalone(kernel)
         except NotAloneError:
             continue
         schema = str(func._schema).partition("::")[2]
         name = schema.partition("(")[0]
         yield (
             f"{source}\n\n\nlibrary = torch.library.Library({func.namespace!r}, 'FRAGMENT')\n"
-            f"library.define({schema!r})\nlibrary.impl({name!r}, kernel, {key!r})"
+            f"library.define({schema!r})\nlibrary.impl({name!r}, {own}, {key!r})"
         )
 
 
@@ -132,7 +132,7 @@ def _live(file: str, name: str, line: int) -> list[types.FunctionType]:
     return [
         each
         for each in gc.get_objects()
-        if isinstance(each, types.FunctionType)
+        if type(each) is types.FunctionType  # isinstance would wake what is lazy
         and each.__code__.co_filename == file
         and each.__name__ == name
         and (name != "<lambda>" or each.__code__.co_firstlineno == line)

@@ -91,7 +91,7 @@ def _forms(fault: Fault, factor: float) -> Iterator[str]:
                 roundings=FLOOR_ROUNDINGS,
                 device=repr(str(device)),
                 operands=[
-                    {"values": text, "dtype": value.dtype, "strides": fault.strides[id(tensor)]}
+                    {"text": text, "dtype": value.dtype, "strides": fault.strides[id(tensor)]}
                     for text, value, tensor in zip(texts, values, inputs, strict=True)
                 ],
                 call=shown,
@@ -121,6 +121,5 @@ def _shows(path: Path) -> bool | None:
             )
         except subprocess.TimeoutExpired:
             return None
-    if done.returncode == 1 and b"Traceback" in done.stderr:  # Python's own exit code for an exception
-        return False
-    return done.returncode == 1
+    # the exit code alone is not enough: Python gives the same for an exception
+    return done.returncode == 1 and done.stdout.rstrip().endswith(b"the fault shows")
