@@ -2,8 +2,10 @@
 
 from nhwc.api.auditing import AuditReport, audit, fake_mode, load_report, print_report, record, render
 from nhwc.api.benching import BenchReport, bench, load_bench
+from nhwc.api.choices import check_variants, every_variant
 from nhwc.api.examining import HealthReport, doctor
 from nhwc.api.verifying import VerifyReport, load_verification, verify
+from nhwc.machine import conditions
 
 __all__ = [
     "AuditReport",
@@ -12,7 +14,10 @@ __all__ = [
     "VerifyReport",
     "audit",
     "bench",
+    "check_variants",
+    "conditions",
     "doctor",
+    "every_variant",
     "fake_mode",
     "load_bench",
     "load_report",

@@ -8,6 +8,7 @@ from typer.core import TyperGroup
 
 from nhwc import __version__
 from nhwc.cli.audit import audit
+from nhwc.cli.bench import bench
 from nhwc.cli.doctor import doctor
 from nhwc.cli.exits import ExitCode, say
 from nhwc.cli.verify import verify
@@ -39,6 +40,7 @@ app = typer.Typer(
     rich_markup_mode=None,
 )
 app.command()(audit)
+app.command()(bench)
 app.command()(doctor)
 app.command()(verify)
 

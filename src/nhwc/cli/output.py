@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from rich.console import Console
 
 TEXT = "text"
-_FORMAT_OF = {".html": "html", ".htm": "html", ".json": "json", ".txt": TEXT}
+_FORMAT_OF = {".html": "html", ".htm": "html", ".svg": "svg", ".json": "json", ".txt": TEXT}
 
 
 @dataclass(frozen=True)
@@ -28,7 +28,7 @@ class File:
 
 
 def plan_files(paths: Sequence[Path], given: str | None, formats: Sequence[str]) -> list[File]:
-    """What to write, checked before any time is spent on the audit; missing folders are made.
+    """What to write, checked before any time is spent; missing folders are made.
 
     given: --format, which overrules the endings. Raises TargetError for an unknown format or a path that cannot be
     written.
@@ -38,8 +38,10 @@ def plan_files(paths: Sequence[Path], given: str | None, formats: Sequence[str])
     files = []
     for path in paths:
         format_ = given or _FORMAT_OF.get(path.suffix.lower())
-        if format_ is None:
-            raise TargetError(f"-o {path}: its ending names no format; end it in .html, .json or .txt, or add --format")
+        if format_ is None or format_ not in formats:
+            *most, last = (ending for ending, known in _FORMAT_OF.items() if known in formats and ending != ".htm")
+            endings = f"{', '.join(most)} or {last}" if most else last
+            raise TargetError(f"-o {path}: its ending names no format; end it in {endings}, or add --format")
         _check_writable(path)
         files.append(File(path, format_))
     return files

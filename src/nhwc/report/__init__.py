@@ -1,6 +1,6 @@
 """Reports of what was found in a trace: a terminal table, versioned JSON, one self-contained HTML page.
 
-Measurements have reports of their own, in ``bench`` and ``suite``. verifications in ``verification``.
+Measurements have reports of their own, in ``bench`` and ``suite``, verifications in ``verification``.
 
 A new format is one file here that registers its function, and a line below.
 """

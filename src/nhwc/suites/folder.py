@@ -7,7 +7,7 @@ resumes adds to it only what can stand beside it.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +17,7 @@ from nhwc.schema.document import load_document
 from nhwc.schema.typed import Reader, plain
 from nhwc.suite import Suite, SuiteResult, SuiteRow
 from nhwc.suites.files import write_whole
-from nhwc.suites.jobs import Job
+from nhwc.suites.jobs import MODES, Job, jobs
 from nhwc.timing import Benchmark, Conditions
 
 SUITE_FORMAT = "nhwc-suite"
@@ -92,8 +92,15 @@ class Folder:
         write_whole(self.path / name, text)
         return self.path / name
 
-    def result(self, suite: Suite, wanted: Iterable[Job]) -> SuiteResult:
-        """What is there of ``wanted``.
+    def row(self, job: Job, device: str) -> SuiteRow | None:
+        """What became of a job, beside what is claimed for ``device``; None where it was not tried."""
+        benchmark, failure = self.load(job), self.failure(job)
+        if benchmark is None and not failure:
+            return None
+        return SuiteRow(job.model.name, job.mode, job.model.claim(device), benchmark, failure)
+
+    def result(self, suite: Suite, wanted: Sequence[Job]) -> SuiteResult:
+        """Everything that is there; what is not there of ``wanted`` counts as missing.
 
         Raises TargetError where this is no folder of the suite, SchemaError where a file in it is damaged.
         """
@@ -102,15 +109,15 @@ class Folder:
         name, settings, conditions = self._read_manifest()
         if name != suite.name:
             raise TargetError(f"{self.path} holds a run of the suite {name}, not {suite.name}")
-        rows, missing = [], 0
-        for job in wanted:
-            benchmark, failure = self.load(job), self.failure(job)
-            if benchmark is None and not failure:
-                missing += 1
-                continue
-            claim = job.model.claim(conditions.device)
-            rows.append(SuiteRow(job.model.name, job.mode, claim, benchmark, failure))
-        return SuiteResult(suite.name, suite.about, tuple(settings.items()), conditions, tuple(rows), missing)
+        found = {job: self.row(job, conditions.device) for job in jobs(suite)}
+        return SuiteResult(
+            suite.name,
+            suite.about,
+            tuple(settings.items()),
+            conditions,
+            tuple(row for mode in MODES for job, row in found.items() if row is not None and job.mode == mode),
+            sum(found[job] is None for job in wanted),
+        )
 
     @property
     def _manifest(self) -> Path:

@@ -8,14 +8,24 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from nhwc.report.bench import comparison, to_html, to_json, to_terminal
-from nhwc.report.bench.summary import headline, verdict
+from nhwc.report.bench.summary import headline, slower_in_channels_last, verdict
 from nhwc.report.registry import formats as known_formats
 from nhwc.report.registry import renderer
 
 if TYPE_CHECKING:
     from nhwc.timing import Benchmark
 
-__all__ = ["comparison", "formats", "headline", "render", "to_html", "to_json", "to_terminal", "verdict"]
+__all__ = [
+    "comparison",
+    "formats",
+    "headline",
+    "render",
+    "slower_in_channels_last",
+    "to_html",
+    "to_json",
+    "to_terminal",
+    "verdict",
+]
 
 
 def formats() -> tuple[str, ...]:

@@ -42,6 +42,17 @@ def headline(benchmark: Benchmark) -> str:
     return f"{said}{_fastest(benchmark, first)}."
 
 
+def slower_in_channels_last(benchmark: Benchmark) -> list[str]:
+    """A sentence for each variant in channels last that is slower than the baseline; none on an unstable machine."""
+    if benchmark.unstable:
+        return []
+    return [
+        _said(variant, benchmark)
+        for variant in benchmark.variants
+        if variant.verdict is Verdict.SLOWER and "channels_last" in variant.spec.split("+")
+    ]
+
+
 def _said(variant: VariantTiming, benchmark: Benchmark) -> str:
     if variant.ratio is None:
         return f"{_name(variant)} was not compared with {benchmark.baseline}: it has too few samples"

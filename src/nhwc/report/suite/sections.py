@@ -16,7 +16,7 @@ def remarks(result: SuiteResult) -> list[str]:
     """How to read the ratios and the ranges beside them."""
     where = claimed_for(result)
     claims = (
-        f"The ranges are what the document claims for another machine ({visible(where)}): context for what was measured "
+        f"The ranges are what the document claims for another machine ({visible(where)}): context for what is measured "
         "here, not put to the test by it."
         if where
         else "The document claims nothing for this kind of device."
