@@ -3,7 +3,8 @@ PYTHON ?= python3
 BIN := .venv/bin
 # Named by content, so that neither a fresh checkout nor a touched file installs again.
 STAMP := .venv/.installed-$(shell cat pyproject.toml constraints.txt | cksum | cut -d' ' -f1)
-BENCHMARKS := $(patsubst benchmarks/%.py,%,$(shell grep -l __main__ benchmarks/*.py))
+# Left out: what needs other runtimes or a GPU, and the process that one of them starts.
+BENCHMARKS := $(filter-out peers contenders gpu_check,$(patsubst benchmarks/%.py,%,$(shell grep -l __main__ benchmarks/*.py)))
 
 .PHONY: help demo test slow bench lint format check clean
 .DEFAULT_GOAL := help
