@@ -57,15 +57,15 @@ class Change:
 def refusals(first: Benchmark, second: Benchmark) -> list[str]:
     """Every reason why the two cannot be compared, each a clause; empty where they can."""
     pairs = [
-        ("the model", first.target, second.target),
-        ("the mode", first.mode, second.mode),
-        ("the batch", first.batch, second.batch),
-        ("the inputs", _inputs(first), _inputs(second)),
-        ("the baseline", first.baseline, second.baseline),
-        ("the confidence of the intervals", first.confidence, second.confidence),
+        ("model", first.target, second.target),
+        ("mode", first.mode, second.mode),
+        ("batch", first.batch, second.batch),
+        ("inputs", _inputs(first), _inputs(second)),
+        ("baseline", first.baseline, second.baseline),
+        ("confidence of the intervals", first.confidence, second.confidence),
         *_condition_pairs(first.conditions, second.conditions),
     ]
-    reasons = [f"{what} differs ({_shown(one)}, {_shown(other)})" for what, one, other in pairs if one != other]
+    reasons = [f"other {what} ({_shown(one)}, {_shown(other)})" for what, one, other in pairs if one != other]
     reasons += _version_refusals(first.conditions, second.conditions)
     for name, benchmark in (("first", first), ("second", second)):
         if benchmark.unstable:
@@ -162,13 +162,13 @@ def _cells(row: tuple[str, ...], widths: list[int]) -> Iterable[str]:
 def _condition_pairs(first: Conditions, second: Conditions) -> list[tuple[str, object, object]]:
     settings, others = dict(first.settings), dict(second.settings)
     return [
-        ("the device", first.device, second.device),
-        ("the processor", first.processor, second.processor),
-        ("the number of cores", first.cores, second.cores),
-        ("the number of threads", first.threads, second.threads),
-        ("the allocator", first.allocator, second.allocator),
+        ("device", first.device, second.device),
+        ("processor", first.processor, second.processor),
+        ("number of cores", first.cores, second.cores),
+        ("number of threads", first.threads, second.threads),
+        ("allocator", first.allocator, second.allocator),
         *(
-            (f"the setting {name}", settings.get(name), others.get(name))
+            (f"setting {name}", settings.get(name), others.get(name))
             for name in dict.fromkeys([*settings, *others])
         ),
     ]

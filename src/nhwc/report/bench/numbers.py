@@ -24,7 +24,7 @@ def ratio_text(ratio: Ratio | None) -> str:
 
 
 def interval_text(ratio: Ratio | None) -> str:
-    """The bounds of the interval.
+    """The bounds of the interval; where an end is open, there were too few rounds for one.
 
     >>> from nhwc.timing import Ratio
     >>> interval_text(Ratio(1.314, 1.28, 1.341, 30))
@@ -32,6 +32,8 @@ def interval_text(ratio: Ratio | None) -> str:
     """
     if ratio is None:
         return NOTHING
+    if not math.isfinite(ratio.high):
+        return "too few rounds"
     places = _places(ratio)
     return f"{_number(ratio.low, places)} to {_number(ratio.high, places)}"
 
@@ -82,5 +84,5 @@ def _places(ratio: Ratio) -> int:
 
 def _number(value: float, places: int) -> str:
     if not math.isfinite(value):
-        return "any" if value > 0 else NOTHING
+        return NOTHING
     return f"{value:.{places if value < 10 else 1}f}"
