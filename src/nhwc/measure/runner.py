@@ -78,12 +78,14 @@ def run_rounds(
             tell(f"warming up {contender.name}", 0.0)
             _guarded(contender, baseline, functools.partial(_warm_up, contender, clock, warmup_s, now_s))
         started = now_s()
-        look_at = limits.least_rounds
+        look_at, narrow = limits.least_rounds, False
         for done in range(limits.most_rounds):
             running = [each for each in contenders if each.failure is None]
             if done >= look_at:
-                if _narrow(running, baseline, limits):
+                # rounds that happen to agree end it too early: some more follow before it stops
+                if narrow:
                     return Stop.NARROW
+                narrow = _narrow(running, baseline, limits)
                 look_at = math.ceil(done * _LOOK_AGAIN)
             round_s = sum(each.typical_ms * _steps_in_sample(each) for each in running) / 1000.0
             if done > 0 and now_s() - started + round_s > limits.budget_s:
@@ -131,7 +133,8 @@ def _sample(contender: Contender, clock: Clock, sampled: dict[str, float]) -> No
         for _ in range(contender.calls):
             contender.step()
 
-    sampled[contender.name] = clock.time_ms(several) / contender.calls
+    run = several if contender.calls > 1 else contender.step
+    sampled[contender.name] = clock.time_ms(run) / contender.calls
 
 
 def _guarded(contender: Contender, baseline: str, run: Callable[[], object]) -> None:

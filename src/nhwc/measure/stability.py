@@ -18,7 +18,7 @@ _COMMON_CHANGE = 0.25  # of time, for what all contenders share
 _RATIO_CHANGE = 0.08  # of a ratio
 _CHANCE = 1e-3  # a trend that chance makes this seldom
 _SEPARATION = 5.0  # distance of two groups over their own spread; one bell curve cut in two has 2.7, a flat one 3.5
-_LEAST_SHARE = 0.2  # of the rounds in the smaller group
+_LEAST_SHARE = 0.3  # of the rounds in the smaller group
 
 
 def instabilities(
