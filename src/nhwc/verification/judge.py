@@ -3,20 +3,28 @@
 An error is the distance from float64. What contiguous format has by chance is the greatest error among contiguous runs:
 the plain ones, and, where a result would fail, runs whose inputs and weights are moved by one rounding of their dtype.
 A floor of a few roundings keeps a lucky contiguous error of zero from failing everything.
+
+A model may do something else in float64 (code that asks for the dtype, random numbers of its own). Then contiguous
+format is far from float64, and would excuse anything. So a great contiguous error is believed only where nudged runs
+are spread as far; elsewhere contiguous format itself is the reference.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 import torch
 
 from nhwc.proof import ResultError
-from nhwc.verification.distance import Distance, both, distance, finite, plain
+from nhwc.verification.distance import NOTHING, Distance, both, distance, finite, plain
 from nhwc.verification.run import Key, Results
 
 #: Of the coarsest dtype that takes part: what any format may be off, however lucky contiguous format is.
 FLOOR_ROUNDINGS = 4.0
+#: A contiguous error above this many floors, or above this share, has to be explained by nudged runs.
+_DOUBT_FLOORS, _DOUBT_SHARE = 1000.0, 0.1
+#: How many times further from float64 than nudged runs are spread contiguous format may be.
+_EXPLAINED = 100.0
 
 
 class Baseline:
@@ -34,11 +42,12 @@ class Baseline:
         self._rounding = rounding
         self._chance: dict[Key, Distance] = {}
         self._compared: dict[Key, torch.Tensor | None] = {}
+        self.distrusted: set[Key] = set()
         self.widen(contiguous)
 
     def reference_of(self, key: Key) -> torch.Tensor:
         """What ``key`` is measured against."""
-        if self._reference is not None and key in self._reference.tensors:
+        if self._reference is not None and key in self._reference.tensors and key not in self.distrusted:
             found = self._reference.tensors[key]
             if found.shape == self.contiguous.tensors[key].shape:
                 return found
@@ -59,6 +68,27 @@ class Baseline:
                 continue
             found = distance(value, self.reference_of(key), both(self.compared(key), finite(value)))
             self._chance[key] = found.worst(self._chance.get(key, found))
+
+    def doubtful(self) -> set[Key]:
+        """Results that contiguous format has further from float64 than rounding alone explains."""
+        found = set()
+        for key, chance in self._chance.items():
+            floor = self._floor(self.contiguous.tensors[key])
+            if chance.rms > (min(_DOUBT_FLOORS * floor, _DOUBT_SHARE) or _DOUBT_SHARE) and key not in self.distrusted:
+                found.add(key)
+        return found
+
+    def distrust(self, keys: set[Key], moved: Sequence[Results]) -> None:
+        """Take contiguous format as the reference of those ``keys`` that no nudged run explains the error of."""
+        for key in keys:
+            ours, scale = self.contiguous.tensors[key], self.reference_of(key)
+            spread = max((_spread(each.tensors.get(key), ours, scale) for each in moved), default=0.0)
+            if spread * _EXPLAINED < self._chance[key].rms:
+                self.distrusted.add(key)
+                self._compared.pop(key, None)
+                self._chance[key] = NOTHING
+        for each in moved:
+            self.widen(each)
 
     def judge(self, results: Results) -> tuple[ResultError, ...]:
         """Every result of a variant, and every one that it should have; buffers that nothing changed are left out."""
@@ -91,7 +121,7 @@ class Baseline:
         if broken:
             return _failed(key, f"{broken} of {value.numel()} elements are not finite; in contiguous format they are")
         found, chance = distance(value, self.reference_of(key), compared), self._chance[key]
-        floor = FLOOR_ROUNDINGS * max(_epsilon(plain(ours)), self._rounding if plain(ours).is_floating_point() else 0.0)
+        floor = self._floor(ours)
         pairs = [
             (each, by_chance, self.factor * max(by_chance, floor))
             for each, by_chance in ((found.rms, chance.rms), (found.peak, chance.peak))
@@ -105,13 +135,23 @@ class Baseline:
             reason = f"its error is {error:.2g} where contiguous format has {by_chance:.2g}"
         return ResultError(*key, error, by_chance, limit, passed, reason)
 
+    def _floor(self, value: torch.Tensor) -> float:
+        value = plain(value)
+        return FLOOR_ROUNDINGS * max(torch.finfo(value.dtype).eps, self._rounding) if value.is_floating_point() else 0.0
+
+
+def _spread(moved: torch.Tensor | None, ours: torch.Tensor, scale: torch.Tensor) -> float:
+    """How far a nudged result lies from the plain one, relative to the size of ``scale``."""
+    if moved is None or moved.shape != ours.shape:
+        return float("inf")
+    if not plain(ours).is_floating_point():
+        return distance(moved, ours).rms
+    difference = plain(scale).double() + (plain(moved).double() - plain(ours).double())
+    return distance(difference, scale, both(both(finite(scale), finite(ours)), finite(moved))).rms
+
 
 def _failed(key: Key, reason: str) -> ResultError:
     return ResultError(*key, float("inf"), 0.0, 0.0, False, reason)
-
-
-def _epsilon(value: torch.Tensor) -> float:
-    return torch.finfo(value.dtype).eps if value.is_floating_point() else 0.0
 
 
 def _word(dtype: torch.dtype) -> str:

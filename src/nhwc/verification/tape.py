@@ -198,9 +198,9 @@ def _replayed(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any], draw: _D
     return target.copy_(draw.outputs[0])
 
 
-def _dropped(args: Sequence[Any], mask: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+def _dropped(args: tuple[Any, ...], mask: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
     value, share = args[:2]
-    if len(args) > 2 and args[2] is False:
+    if args[2:3] == (False,):
         return value.clone(), mask
     return value * mask * (0.0 if share >= 1 else 1.0 / (1.0 - share)), mask
 

@@ -18,6 +18,7 @@ from nhwc.recorder.run import first_line
 from nhwc.recorder.state import StepGuard
 from nhwc.variants import parse
 from nhwc.variants.registry import Kind
+from nhwc.verification.distance import distance, plain
 from nhwc.verification.judge import Baseline
 from nhwc.verification.locate import Locator
 from nhwc.verification.nonfinite import notes_of
@@ -33,6 +34,8 @@ Progress = Callable[[str, int, int], None]
 CONTIGUOUS = "contiguous"
 #: Contiguous runs with nudged inputs and weights before a result is called diverged.
 MOST_NUDGES = 6
+#: Two runs further apart than this are not apart by rounding: in float64, and in the model's own dtype.
+_NOISE_DOUBLE, _NOISE = 1e-6, 1e-3
 
 
 @dataclass
@@ -112,6 +115,7 @@ class Verifier:
             )
             return
         self._check_steady(base, first, second, missed)
+        self._check_reference(base)
 
     def _contiguous_run(self, spec: str, tape: object, structure: Structure | None = None) -> Results:
         watch = None if structure is None else lambda _setup: structure
@@ -152,16 +156,30 @@ class Verifier:
             return
         if all(_same(first.tensors[key], second.tensors.get(key)) for key in first.tensors):
             return
-        failed = self._failing(base, second)
-        if failed:
-            worst = failed[0]
-            self._unsteady = (
-                f"the model is not deterministic: run twice in contiguous format, {worst.title} differs "
-                f"({worst.reason})" + _draws_unsaid(self.tape)
-            )
+        # noise of rounding is a billion times smaller in float64; a model that changes by itself changes there as much
+        again = self._float64() if self._reference is not None else None
+        unsteady = _unsteady(first, second, self._reference, again)
+        if unsteady:
+            self._unsteady = f"the model is not deterministic: run twice in the same format, {unsteady} differs"
+            self._unsteady += _draws_unsaid(self.tape)
             return
         base.baseline.widen(second)
         self.notes.append("two contiguous runs differ by rounding: that counts as what happens by chance")
+
+    def _check_reference(self, base: _Base) -> None:
+        """Float64 is no reference where the model does something else there."""
+        doubtful = base.baseline.doubtful()
+        if not doubtful or self._reference is None:
+            return
+        moved = [found for _ in range(2) if (found := self._nudged(base)) is not None]
+        base.baseline.distrust(doubtful, moved)
+        if base.baseline.distrusted:
+            names = sorted(name for _, name in base.baseline.distrusted)
+            told = ", ".join(names[:3]) + (f" and {len(names) - 3} more" if len(names) > 3 else "")
+            self.notes.append(
+                f"{base.spec}: float64 gives something else than rounding explains for {told}; judged against "
+                "contiguous format there"
+            )
 
     # -- variants ---------------------------------------------------------------------------------------------------
 
@@ -206,6 +224,7 @@ class Verifier:
             precision = {"bf16": torch.bfloat16, "fp16": torch.float16}.get(spec.partition("+")[2])
             rounding = torch.finfo(precision).eps if precision is not None else 0.0
             self._bases[spec] = self._base(spec, results, structure, rounding)
+            self._check_reference(self._bases[spec])
         return self._bases[spec]
 
     def _failing(self, base: _Base, results: Results) -> tuple[ResultError, ...]:
@@ -214,17 +233,18 @@ class Verifier:
             failed = tuple(each for each in base.baseline.judge(results) if not each.passed)
             if not failed or base.nudges >= MOST_NUDGES or all(each.limit == 0.0 for each in failed):
                 return failed
-            base.nudges += 1
-            try:
-                moved = run(
-                    self.subject,
-                    base.spec,
-                    self.tape.replaying(),
-                    change=functools.partial(nudge, seed=base.nudges, rounding=base.rounding),
-                )
-            except StepError:
-                continue
-            base.baseline.widen(moved)
+            moved = self._nudged(base)
+            if moved is not None:
+                base.baseline.widen(moved)
+
+    def _nudged(self, base: _Base) -> Results | None:
+        """One more contiguous run, its inputs and weights moved by a rounding; None where it raises."""
+        base.nudges += 1
+        change = functools.partial(nudge, seed=base.nudges, rounding=base.rounding)
+        try:
+            return run(self.subject, base.spec, self.tape.replaying(), change=change)
+        except StepError:
+            return None
 
     def _diverged(
         self,
@@ -287,6 +307,28 @@ class Verifier:
             self.notes.append(f"{spec}: no file reproduces {divergence.operator}: {written}")
             return divergence
         return replace(divergence, reproducer=str(written.path), reproduces=written.reproduces)
+
+
+def _unsteady(first: Results, second: Results, reference: Results | None, again: Results | None) -> str:
+    """The name of a result that changes by more than rounding from run to run, empty where none does."""
+    for key, value in first.tensors.items():
+        other = second.tensors.get(key)
+        if other is None or other.shape != value.shape:
+            return key[1]
+        noise = distance(other, value)
+        if again is None or reference is None or key not in reference.tensors or key not in again.tensors:
+            if noise.rms > _NOISE:
+                return key[1]
+            continue
+        apart = distance(again.tensors[key], reference.tensors[key])
+        # gradients that are zero but for rounding are far apart in every dtype, but a billion times nearer in float64
+        if apart.rms > _NOISE_DOUBLE and 0 < noise.rms * _size(value) < apart.rms * _size(reference.tensors[key]) * 1e3:
+            return key[1]
+    return ""
+
+
+def _size(value: torch.Tensor) -> float:
+    return float(torch.linalg.vector_norm(plain(value).double()))
 
 
 def _same(a: torch.Tensor, b: torch.Tensor | None) -> bool:
