@@ -173,7 +173,7 @@ def _generator(args: Sequence[Any], kwargs: dict[str, Any]) -> torch.Generator:
     encode(list(args), tensors)
     device = torch.device(kwargs.get("device") or (tensors[0].device if tensors else "cpu"))
     if device.type == "cuda":
-        index = torch.cuda.current_device() if device.index is None else device.index
+        index = torch.cuda.current_device() if device.index is None else device.index  # type: ignore[redundant-expr]
         return torch.cuda.default_generators[index]
     return torch.default_generator
 
