@@ -75,13 +75,14 @@ def chosen_variants(asked: Measuring, usual: tuple[str, ...], device: torch.devi
     """
     from nhwc import api
 
+    left_out: tuple[str, ...] = ()
     if asked.variants == (ALL,):
         specs, left_out = api.every_variant(device)
-        for sentence in left_out:
-            say(sentence)
     else:
         specs = asked.variants or usual
         api.check_variants(specs, device)
     if asked.baseline and asked.baseline not in specs:
         raise TargetError(f"--baseline {asked.baseline} is none of the variants {', '.join(specs)}; name one of them")
+    for sentence in left_out:
+        say(sentence)
     return specs

@@ -17,7 +17,7 @@ from nhwc.schema.document import load_document
 from nhwc.schema.typed import Reader, plain
 from nhwc.suite import Suite, SuiteResult, SuiteRow
 from nhwc.suites.files import write_whole
-from nhwc.suites.jobs import MODES, Job, jobs
+from nhwc.suites.selection import MODES, Job, jobs
 from nhwc.timing import Benchmark, Conditions
 
 SUITE_FORMAT = "nhwc-suite"

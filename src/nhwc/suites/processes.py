@@ -12,12 +12,13 @@ from typing import IO
 from nhwc.errors import SchemaError, TargetError
 from nhwc.schema import load_bench
 from nhwc.suites.folder import Folder
-from nhwc.suites.jobs import Job
+from nhwc.suites.selection import Job
 
 #: What measures one job: a command that writes the measurement, as JSON in one line, last to stdout.
 Command = Callable[[Job], Sequence[str]]
 Tell = Callable[[Job, int, int], None]
 _LONGEST = 400
+_HINT = "; --debug shows the traceback"  # of the command, which here nobody typed
 
 
 def run(wanted: Sequence[Job], folder: Folder, command: Command, tell: Tell, done: Callable[[Job], None]) -> None:
@@ -70,7 +71,7 @@ def _measure(command: list[str], lock: IO[str]) -> tuple[str, str]:
 def _sentence(code: int, said: str) -> str:
     """Why a process gave no measurement, from how it ended and the last thing it said."""
     lines = [line.strip() for line in said.strip().splitlines() if line.strip()]
-    ours = [line.removeprefix("nhwc: ") for line in lines if line.startswith("nhwc: ")]
+    ours = [line.removeprefix("nhwc: ").removesuffix(_HINT) for line in lines if line.startswith("nhwc: ")]
     if code < 0:
         name = signal.Signals(-code).name if -code in set(signal.Signals) else f"signal {-code}"
         why = ", as the system does where memory runs out" if -code == signal.SIGKILL else ""
