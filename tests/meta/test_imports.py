@@ -49,7 +49,8 @@ print(state() == before)
 
 
 @pytest.mark.parametrize(
-    "module", ["nhwc", "nhwc.errors", "nhwc.strides", "nhwc.model", "nhwc.schema", "nhwc.rules", "nhwc.report"]
+    "module",
+    ["nhwc", "nhwc.errors", "nhwc.strides", "nhwc.model", "nhwc.schema", "nhwc.rules", "nhwc.report", "nhwc.suites"],
 )
 def test_the_pure_parts_import_where_torch_is_missing(module: str) -> None:
     assert python(f"import sys; sys.modules['torch'] = None; import {module}; print('fine')") == "fine"

@@ -88,7 +88,7 @@ def _measure(
 
     place = preparation.prepare_device(device, threads, asked.seed)
     specs = chosen_variants(asked, _USUAL_ON_GPU if place.type == "cuda" else _USUAL, place)
-    baseline = asked.baseline or specs[0]
+    baseline = asked.baseline or ("contiguous" if "contiguous" in specs else specs[0])
     conditions = api.conditions(place)
     options = {
         "batch": "usual" if batch is None else str(batch),

@@ -17,7 +17,7 @@ ALL = "all"
 
 @dataclass(frozen=True)
 class Measuring:
-    """variants: specs, or ``("all",)``; empty for the usual two. baseline: empty for the first variant.
+    """variants: specs, or ``("all",)``; empty for the usual two. baseline: empty for contiguous where it is there, else the first.
 
     precision, margin: shares, 0.02 for 2 %. budget_s: seconds for each model.
     """
