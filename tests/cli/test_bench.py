@@ -275,8 +275,8 @@ def test_a_suite_measures_each_model_and_writes_a_page(run: Run, stand_in: Path,
     assert (folder / "ratios.svg").read_text().startswith("<svg")
     summary = json.loads((folder / "summary.json").read_text())
     assert [(row["model"], row["mode"], row["standing"]) for row in summary["rows"]][:2] == [
-        ("a", "inference", "within its range"),
-        ("slower", "inference", "below its range"),
+        ("a", "inference", "within"),
+        ("slower", "inference", "below"),
     ]
 
 

@@ -16,12 +16,6 @@ if TYPE_CHECKING:
     from nhwc.suite import Claim, SuiteResult, SuiteRow
 
 NOT_LISTED = "not on its list"
-_STANDINGS = {
-    Standing.BELOW: "below its range",
-    Standing.ABOVE: "above its range",
-    Standing.WITHIN: "within its range",
-    Standing.ACROSS: "across an edge of its range",
-}
 
 
 @dataclass(frozen=True)
@@ -41,14 +35,14 @@ def row_text(row: SuiteRow) -> RowText:
     """The texts of one row."""
     failure = row.failure or _variant_failure(row)
     word = "failed" if failure else NOTHING if row.verdict is None else row.verdict.value
-    standing = "" if row.claim is None or row.ratio is None or row.verdict is Verdict.UNSTABLE else _standing(row)
+    told = row.claim is not None and row.ratio is not None and row.verdict is not Verdict.UNSTABLE
     return RowText(
         model=visible(row.model),
         ratio=ratio_text(row.ratio),
         interval=interval_text(row.ratio),
         verdict=word,
         claim=claim_text(row.claim),
-        standing=standing,
+        standing=row.claim.standing(row.ratio).value if told and row.claim and row.ratio else "",
         failure=visible(failure.strip().rstrip(".")),
     )
 
@@ -107,12 +101,6 @@ def _claims(rows: list[SuiteRow]) -> str:
     counts = Counter(listed)
     parts = [f"{counts[each]} {each.value}" for each in Standing if counts[each]]
     return f"; against the document's range, {', '.join(parts)}"
-
-
-def _standing(row: SuiteRow) -> str:
-    assert row.claim is not None
-    assert row.ratio is not None
-    return _STANDINGS[row.claim.standing(row.ratio)]
 
 
 def _variant_failure(row: SuiteRow) -> str:

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
     from nhwc.suite import SuiteResult
 
-_HEADS = ("model", "ratio", "interval", "verdict", "the document", "")
+_HEADS = ("model", "ratio", "interval", "verdict", "the document", "measured")
 _STYLES = {"faster": "green", "slower": "red", "failed": "red"}
 
 
@@ -47,7 +47,7 @@ def render_text(result: SuiteResult, width: int = 100, color: bool = False) -> s
 def _print_table(result: SuiteResult, mode: str, paper: Paper) -> None:
     grid = Table.grid(padding=(0, 2, 0, 0))
     for name in _HEADS:
-        grid.add_column(justify="right" if name in {"ratio", "interval"} else "left", no_wrap=name != "")
+        grid.add_column(justify="right" if name in {"ratio", "interval"} else "left", no_wrap=True)
     grid.add_row(*(paper.text(head, "dim") for head in _HEADS))
     for row in map(row_text, result.of_mode(mode)):
         cells = (row.model, row.ratio, row.interval, row.verdict, row.claim, row.standing)
