@@ -12,7 +12,7 @@ def test_version_two_takes_the_tightest_limit_on_the_way_up(tree: Tree) -> None:
             "cgroup/cgroup.controllers": "cpu memory",
             "cgroup/pod/cpu.max": "150000 100000\n",
             "cgroup/pod/memory.max": "max\n",
-            "cgroup/pod/box/cpu.max": "max 100000\n",
+            "cgroup/pod/box/cpu.max": "300000 100000\n",
             "cgroup/pod/box/memory.max": "2147483648\n",
             "cgroup/pod/box/cpu.stat": "usage_usec 5\nnr_periods 200\nnr_throttled 50\nthrottled_usec 9\n",
         }

@@ -18,11 +18,7 @@ def openmp_runtimes(sources: Sources) -> tuple[str, ...]:
 
 
 def huge_pages(sources: Sources) -> str:
-    """How transparent huge pages are set: "always", "madvise" or "never"; empty where the system does not tell.
-
-    >>> import re; re.search(r"[[](.+)]", "always [madvise] never")[1]
-    'madvise'
-    """
+    """How transparent huge pages are set: "always", "madvise" or "never"; empty where the system does not tell."""
     text = text_of(sources.sys / "kernel" / "mm" / "transparent_hugepage" / "enabled") or ""
     chosen = re.search(r"\[(\w+)\]", text)
     return chosen[1] if chosen else ""
