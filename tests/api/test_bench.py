@@ -198,7 +198,7 @@ def test_what_was_measured_is_kept_whole_and_loads_again(images: torch.Tensor, t
         ({"mode": "train"}, "use 'inference' or 'training'"),
         ({"precision": 0.0}, "precision=0.0 must be a number above 0"),
         ({"budget_s": float("nan")}, "budget_s=nan must be"),
-        ({"margin": 1.5}, "margin=1.5 must be a share"),
+        ({"margin": 0.05}, "margin=0.05 must be a share from 0 up to the precision, 0.03"),
     ],
 )
 def test_what_cannot_be_measured_is_refused_at_once(options: dict[str, Any], words: str, images: torch.Tensor) -> None:

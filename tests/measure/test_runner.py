@@ -7,7 +7,7 @@ import pytest
 from measure.machines import MACHINES, FakeClock, Noise, quiet
 
 from nhwc.measure.runner import Contender, Limits, run_rounds
-from nhwc.measure.stats import judge, paired_ratio
+from nhwc.measure.stats import judge, paired_ratio, widened
 from nhwc.timing import Ratio, Stop, Verdict
 
 
@@ -44,9 +44,22 @@ def test_the_interval_covers_a_known_ratio_at_the_stated_rate(name: str, limits:
 def test_identical_variants_are_seldom_called_different(name: str) -> None:
     limits = Limits(precision=0.02, budget_s=20.0)
     ratios = [measure(MACHINES[name], 1.0, seed, limits)[0] for seed in range(RUNS)]
-    assert sum(judge(ratio, 0.0) is not Verdict.CANNOT_TELL for ratio in ratios) <= RUNS - FEWEST_COVERED
+    assert sum(judge(ratio) is not Verdict.CANNOT_TELL for ratio in ratios) <= RUNS - FEWEST_COVERED
     # the margin that users get is for what pairing cannot remove; noise alone stays inside it
-    assert sum(judge(ratio, 0.01) is not Verdict.CANNOT_TELL for ratio in ratios) <= 0.01 * RUNS
+    assert sum(judge(widened(ratio, 0.01)) is not Verdict.CANNOT_TELL for ratio in ratios) <= 0.01 * RUNS
+
+
+@pytest.mark.parametrize("name", MACHINES)
+def test_a_second_run_lies_within_the_interval_that_users_get(name: str) -> None:
+    limits = Limits(precision=0.02, budget_s=20.0)
+    pairs = [
+        (measure(MACHINES[name], 1.2, seed, limits)[0], measure(MACHINES[name], 1.2, seed + RUNS, limits)[0])
+        for seed in range(200)
+    ]
+    within = [widened(first, 0.01) for first, _ in pairs]
+    assert (
+        sum(first.low <= second.estimate <= first.high for first, (_, second) in zip(within, pairs, strict=True)) >= 180
+    )
 
 
 def test_equal_seeds_give_equal_samples() -> None:

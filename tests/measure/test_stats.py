@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy import stats as scipy_stats
 
-from nhwc.measure.stats import FEWEST_PAIRS, judge, paired_ratio, ranks_outside
+from nhwc.measure.stats import FEWEST_PAIRS, judge, paired_ratio, ranks_outside, widened
 from nhwc.timing import Ratio, Verdict
 
 TIMES = st.lists(st.floats(0.01, 1e5), min_size=1, max_size=30)
@@ -85,17 +85,25 @@ def test_samples_that_cannot_be_paired_are_refused(base: list[float], variant: l
         paired_ratio(base, variant)
 
 
+def test_a_margin_widens_the_interval_on_either_side() -> None:
+    ratio = widened(Ratio(1.2, 1.1, 1.3, 20), 0.02)
+    assert (ratio.estimate, ratio.pairs) == (1.2, 20)
+    assert (ratio.low, ratio.high) == pytest.approx((1.1 / 1.02, 1.3 * 1.02))
+    assert ratio.half_width == pytest.approx((1 + Ratio(1.2, 1.1, 1.3, 20).half_width) * 1.02 - 1)
+    assert widened(Ratio(1.2, 0.0, math.inf, 3), 0.02) == Ratio(1.2, 0.0, math.inf, 3)
+
+
 @pytest.mark.parametrize(
     ("low", "high", "verdict"),
     [
-        (1.02, 1.3, Verdict.FASTER),
-        (1.01, 1.3, Verdict.CANNOT_TELL),
-        (0.7, 0.98, Verdict.SLOWER),
-        (0.7, 0.995, Verdict.CANNOT_TELL),
+        (1.001, 1.3, Verdict.FASTER),
+        (1.0, 1.3, Verdict.CANNOT_TELL),
+        (0.7, 0.999, Verdict.SLOWER),
+        (0.7, 1.0, Verdict.CANNOT_TELL),
         (0.9, 1.2, Verdict.CANNOT_TELL),
         (0.0, math.inf, Verdict.CANNOT_TELL),
         (math.nan, math.nan, Verdict.CANNOT_TELL),
     ],
 )
-def test_a_verdict_needs_the_whole_interval_beyond_the_margin(low: float, high: float, verdict: Verdict) -> None:
-    assert judge(Ratio(1.1, low, high, 20), 0.01) is verdict
+def test_a_verdict_needs_the_whole_interval_on_one_side(low: float, high: float, verdict: Verdict) -> None:
+    assert judge(Ratio(1.1, low, high, 20)) is verdict

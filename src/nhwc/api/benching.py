@@ -19,7 +19,7 @@ from nhwc.machine import LoadMeter, conditions
 from nhwc.measure.clock import clock_for
 from nhwc.measure.runner import Contender, Limits, run_rounds
 from nhwc.measure.stability import instabilities
-from nhwc.measure.stats import FEWEST_PAIRS, judge, paired_ratio
+from nhwc.measure.stats import FEWEST_PAIRS, judge, paired_ratio, widened
 from nhwc.recorder import device_of, tensors_in
 from nhwc.recorder.memory import peak_bytes
 from nhwc.recorder.state import StepGuard
@@ -68,7 +68,7 @@ def bench(
     mode: str = "inference",
     loss: Loss | None = None,
     optimizer: MakeOptimizer | None = None,
-    precision: float = 0.02,
+    precision: float = 0.03,
     budget_s: float = 60.0,
     margin: float = 0.01,
     seed: int = 0,
@@ -86,9 +86,9 @@ def bench(
     mode: "inference" (evaluation mode, no gradients) or "training" (fresh gradients, forward, backward, optimizer).
     loss: for training, model output → scalar; without one backward starts from a gradient of ones.
     optimizer: for training, list of parameters → optimizer; without one SGD with momentum at a learning rate of 0.
-    precision: stop when the half width of every interval is at most this share of its ratio.
+    precision: stop when the half width of every interval is at most this share of its ratio; above the margin.
     budget_s: seconds of rounds at most; building, compiling and warming up the variants come on top.
-    margin: differences below this share are not told: order and placement in memory can make them.
+    margin: a share that every interval is widened by on either side, for what differs from process to process.
     seed: of the order and of dropout. progress: called with (stage, seconds gone, seconds at most).
 
     Raises ModelError where the baseline raises, RegistryError for unknown variants; a variant that cannot run here, or
@@ -105,7 +105,7 @@ def bench(
     device = device_of(model, inputs)
     tell = progress or (lambda _stage, _done, _total: None)
     began, started = time.monotonic(), datetime.datetime.now(datetime.UTC).astimezone().isoformat(timespec="seconds")
-    limits = Limits(precision=precision, budget_s=budget_s)
+    limits = Limits(precision=(1.0 + precision) / (1.0 + margin) - 1.0, budget_s=budget_s)
     with StepGuard():
         torch.manual_seed(seed)
         contenders: list[Contender] = []
@@ -171,8 +171,8 @@ def _check(model: object, mode: str, precision: float, budget_s: float, margin: 
     for name, value in (("precision", precision), ("budget_s", budget_s)):
         if not (value > 0.0 and math.isfinite(value)):
             raise ModelError(f"{name}={value!r} must be a number above 0")
-    if not 0.0 <= margin < 1.0:
-        raise ModelError(f"margin={margin!r} must be a share from 0 up to 1")
+    if not 0.0 <= margin < precision:
+        raise ModelError(f"margin={margin!r} must be a share from 0 up to the precision, {precision!r}")
 
 
 def _wanted(variants: Variants) -> list[_Wanted]:
@@ -262,8 +262,8 @@ def _timing(
         )
     ratio = verdict = None
     if wanted.name != base and contender.samples_ms:
-        ratio = paired_ratio(by_name[base].samples_ms, contender.samples_ms, limits.confidence)
-        verdict = Verdict.UNSTABLE if unstable else judge(ratio, margin)
+        ratio = widened(paired_ratio(by_name[base].samples_ms, contender.samples_ms, limits.confidence), margin)
+        verdict = Verdict.UNSTABLE if unstable else judge(ratio)
     return VariantTiming(
         wanted.name,
         wanted.spec,

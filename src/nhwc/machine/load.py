@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import resource
 import time
 from dataclasses import dataclass
 from pathlib import Path
@@ -53,6 +52,8 @@ class LoadMeter:
             tick = os.sysconf("SC_CLK_TCK")
         except (OSError, ValueError):
             return None
+        import resource  # not on Windows, which has no /proc/stat either
+
         used = [resource.getrusage(who) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)]
         return _Counters(
             wall_s=time.monotonic(),
