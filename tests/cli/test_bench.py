@@ -76,7 +76,7 @@ def test_a_named_model_is_measured_with_the_inputs_it_takes(run: Run, api: FakeB
         "variants": ("contiguous", "channels_last"),
         "baseline": None,
         "mode": "inference",
-        "precision": 0.02,
+        "precision": 0.03,
         "budget_s": 60.0,
         "margin": 0.01,
         "seed": 0,
@@ -85,7 +85,7 @@ def test_a_named_model_is_measured_with_the_inputs_it_takes(run: Run, api: FakeB
 
 
 def test_every_option_reaches_the_measurement(run: Run, api: FakeBench, tiny: Path) -> None:
-    words = "--train --variants contiguous,channels_last+bf16 --baseline channels_last+bf16 --precision 0.5% --budget 7"
+    words = "--train --variants contiguous,channels_last+bf16 --baseline channels_last+bf16 --precision 4% --budget 7"
     more = "--margin 0.03 --seed 4 --input 2x3x8x8 --threads 1"
     assert run("bench", "tiny.py:net", *words.split(), *more.split()).code == 0
     ((_, (x,), options),) = api.calls
@@ -97,7 +97,7 @@ def test_every_option_reaches_the_measurement(run: Run, api: FakeBench, tiny: Pa
         "variants": ("contiguous", "channels_last+bf16"),
         "baseline": "channels_last+bf16",
         "mode": "training",
-        "precision": 0.005,
+        "precision": 0.04,
         "budget_s": 7.0,
         "margin": 0.03,
         "seed": 4,
@@ -133,7 +133,8 @@ def test_formats_and_files(run: Run, api: FakeBench, tiny: Path, tmp_path: Path)
         ("tiny.py:net --variants contiguous,bf16", "variant 'bf16' names no memory format"),
         ("tiny.py:net --baseline channels", "--baseline channels is none of the variants contiguous, channels_last"),
         ("tiny.py:net --variants all --baseline x", "--baseline x is none of the variants contiguous, channels_last,"),
-        ("tiny.py:net --precision 0", "--precision 0 can never be reached"),
+        ("tiny.py:net --precision 0", "--precision 0 can never be reached with --margin 1%; give a larger one"),
+        ("tiny.py:net --margin 3%", "--precision 3% can never be reached with --margin 3%"),
         ("tiny.py:net --precision much", "--precision 'much' is no share below 100 %; write 2% or 0.02"),
         ("tiny.py:net --margin 100%", "--margin '100%' is no share below 100 %"),
         ("tiny.py:net --budget 0", "--budget 0 is no number of seconds above 0"),
@@ -263,7 +264,7 @@ def test_a_suite_measures_each_model_and_writes_a_page(run: Run, stand_in: Path,
     assert "a inference: 1.31 (1.28 to 1.34), faster; the document: 1.26 to 1.76" in ran.err
     assert "In inference, channels_last is faster in 1 of 2 models, slower in 1" in " ".join(ran.out.split())
     first, second, *_ = stand_in.read_text().splitlines()
-    asked = "--batch 2 --variants contiguous,channels_last --baseline contiguous --precision 0.02 --margin 0.01"
+    asked = "--batch 2 --variants contiguous,channels_last --baseline contiguous --precision 0.03 --margin 0.01"
     rest = "--budget 5 --seed 0 --device cpu --threads 1 --format json"
     assert first == f"-m nhwc.cli.child bench a {asked} {rest}"
     assert second == f"-m nhwc.cli.child bench a --train {asked} {rest}"

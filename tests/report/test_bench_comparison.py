@@ -65,6 +65,7 @@ def test_only_variants_in_both_are_compared() -> None:
         ),
         (replace(sample.faster(), inputs=(((8, 3, 224, 224), "bfloat16"),)), "(8, 3, 224, 224) bfloat16)"),
         (replace(sample.faster(), confidence=0.99), "other confidence of the intervals (0.95, 0.99)"),
+        (replace(sample.faster(), margin=0.02), "other margin of the intervals (0.01, 0.02)"),
         (replace(sample.faster(), baseline="channels_last"), "other baseline (contiguous, channels_last)"),
         (with_conditions(device="cuda NVIDIA H200"), "other device (cpu, cuda NVIDIA H200)"),
         (with_conditions(processor="another"), "other processor"),
@@ -109,7 +110,7 @@ def test_one_package_may_differ_and_is_then_what_is_compared() -> None:
 
 
 def test_what_does_not_decide_a_ratio_may_differ() -> None:
-    other = replace(sample.faster(), seed=7, precision=0.01, margin=0.02, budget_s=5.0, started="later", seconds=1.0)
+    other = replace(sample.faster(), seed=7, precision=0.01, budget_s=5.0, started="later", seconds=1.0)
     assert refusals(sample.faster(), other) == []
 
 

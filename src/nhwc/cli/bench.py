@@ -32,8 +32,8 @@ VariantsOption = Annotated[
 BaselineOption = Annotated[
     str | None, typer.Option("--baseline", metavar="NAME", help="The variant that ratios are over.")
 ]
-PrecisionOption = Annotated[str, typer.Option("--precision", metavar="2%", help="Stop when intervals are this narrow.")]
-MarginOption = Annotated[str, typer.Option("--margin", metavar="1%", help="Differences below it are not told.")]
+PrecisionOption = Annotated[str, typer.Option("--precision", metavar="3%", help="Stop when intervals are this narrow.")]
+MarginOption = Annotated[str, typer.Option("--margin", metavar="1%", help="Every interval is widened by it.")]
 BudgetOption = Annotated[float, typer.Option("--budget", metavar="SECONDS", help="Stop then at the latest.")]
 FailOption = Annotated[bool, typer.Option("--fail-slower", help="Exit with 1 where channels last is slower.")]
 FormatOption = Annotated[str | None, typer.Option("--format", metavar="text|json|html", help="Of the report.")]
@@ -77,7 +77,7 @@ def bench(
     train: TrainOption = False,
     variants: VariantsOption = None,
     baseline: BaselineOption = None,
-    precision: PrecisionOption = "2%",
+    precision: PrecisionOption = "3%",
     budget: BudgetOption = 60.0,
     margin: MarginOption = "1%",
     seed: SeedOption = 0,

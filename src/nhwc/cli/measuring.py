@@ -17,9 +17,10 @@ ALL = "all"
 
 @dataclass(frozen=True)
 class Measuring:
-    """variants: specs, or ``("all",)``; empty for the usual two. baseline: empty for contiguous where it is there, else the first.
+    """variants: specs, or ``("all",)``; empty for the usual two.
 
-    precision, margin: shares, 0.02 for 2 %. budget_s: seconds for each model.
+    baseline: empty for contiguous where it is there, else the first. precision, margin: shares, 0.02 for 2 %.
+    budget_s: seconds for each model.
     """
 
     variants: tuple[str, ...]
@@ -46,8 +47,8 @@ def measuring(
     if not (budget_s > 0 and math.isfinite(budget_s)):
         raise TargetError(f"--budget {budget_s:g} is no number of seconds above 0")
     narrow, smallest = share("--precision", precision), share("--margin", margin)
-    if narrow == 0:
-        raise TargetError("--precision 0 can never be reached; give 2% or 0.5%")
+    if narrow <= smallest:
+        raise TargetError(f"--precision {precision} can never be reached with --margin {margin}; give a larger one")
     return Measuring(specs, baseline or "", narrow, smallest, budget_s, seed)
 
 

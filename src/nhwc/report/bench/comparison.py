@@ -63,6 +63,7 @@ def refusals(first: Benchmark, second: Benchmark) -> list[str]:
         ("inputs", _inputs(first), _inputs(second)),
         ("baseline", first.baseline, second.baseline),
         ("confidence of the intervals", first.confidence, second.confidence),
+        ("margin of the intervals", first.margin, second.margin),
         *_condition_pairs(first.conditions, second.conditions),
     ]
     reasons = [f"other {what} ({_shown(one)}, {_shown(other)})" for what, one, other in pairs if one != other]
@@ -167,10 +168,7 @@ def _condition_pairs(first: Conditions, second: Conditions) -> list[tuple[str, o
         ("number of cores", first.cores, second.cores),
         ("number of threads", first.threads, second.threads),
         ("allocator", first.allocator, second.allocator),
-        *(
-            (f"setting {name}", settings.get(name), others.get(name))
-            for name in dict.fromkeys([*settings, *others])
-        ),
+        *((f"setting {name}", settings.get(name), others.get(name)) for name in dict.fromkeys([*settings, *others])),
     ]
 
 

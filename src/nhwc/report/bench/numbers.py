@@ -14,7 +14,7 @@ _FINE = 0.005
 
 
 def ratio_text(ratio: Ratio | None) -> str:
-    """The estimate, with a third decimal where the interval is so narrow that two would hide it.
+    """The estimate, with a third decimal where two would hide what the interval says.
 
     >>> from nhwc.timing import Ratio
     >>> ratio_text(Ratio(1.314, 1.28, 1.34, 30)), ratio_text(Ratio(1.0021, 1.0009, 1.003, 900)), ratio_text(None)
@@ -29,6 +29,8 @@ def interval_text(ratio: Ratio | None) -> str:
     >>> from nhwc.timing import Ratio
     >>> interval_text(Ratio(1.314, 1.28, 1.341, 30))
     '1.28 to 1.34'
+    >>> interval_text(Ratio(1.0141, 0.9981, 1.0303, 30))
+    '0.998 to 1.030'
     """
     if ratio is None:
         return NOTHING
@@ -79,7 +81,9 @@ def seconds_text(seconds: float) -> str:
 
 
 def _places(ratio: Ratio) -> int:
-    return 3 if ratio.half_width < _FINE else 2
+    """Two decimals, or three where two would hide the width, or on which side of 1 a bound lies."""
+    near_one = any(abs(bound - 1.0) < _FINE for bound in (ratio.low, ratio.high))
+    return 3 if near_one or ratio.half_width < _FINE else 2
 
 
 def _number(value: float, places: int) -> str:

@@ -45,7 +45,7 @@ def facts(benchmark: Benchmark) -> list[tuple[str, str]]:
     where = benchmark.conditions
     steps = max((variant.calls for variant in benchmark.variants if variant.samples_ms), default=1)
     each = f", a sample being the mean of up to {steps} steps" if steps > 1 else ""
-    judged = f"intervals of {100 * benchmark.confidence:g} %, differences below {share_text(benchmark.margin)} not told"
+    judged = f"intervals of {100 * benchmark.confidence:g} %, widened by {share_text(benchmark.margin)} on either side"
     rows = [
         ("Target", benchmark.target),
         ("Mode", {"training": "training: forward, backward and optimizer step"}.get(benchmark.mode, benchmark.mode)),

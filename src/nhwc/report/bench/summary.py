@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from nhwc.report.bench.numbers import confidence_text, interval_text, ratio_text, share_text
+from nhwc.report.bench.numbers import confidence_text, interval_text, ratio_text
 from nhwc.report.formatting import ms_text, visible
 from nhwc.timing import Verdict
 
@@ -63,17 +63,7 @@ def _said(variant: VariantTiming, benchmark: Benchmark) -> str:
         return f"{_name(variant)} is {ratio} times as fast as {base} here {interval}"
     if variant.verdict is Verdict.SLOWER:
         return f"{_name(variant)} is slower than {base} here: {ratio} times as fast {interval}"
-    return f"Cannot tell {_name(variant)} from {base} here: {ratio} times as fast {interval}" + _why_not(
-        variant, benchmark
-    )
-
-
-def _why_not(variant: VariantTiming, benchmark: Benchmark) -> str:
-    """Why an interval that leaves out 1 is no verdict all the same."""
-    ratio = variant.ratio
-    if ratio is None or ratio.low <= 1.0 <= ratio.high:
-        return ""
-    return f"; differences below {share_text(benchmark.margin)} are not told"
+    return f"Cannot tell {_name(variant)} from {base} here: {ratio} times as fast {interval}"
 
 
 def _fastest(benchmark: Benchmark, first: VariantTiming) -> str:
