@@ -111,9 +111,9 @@ class Benchmark:
 
     mode: "inference" or "training". batch: samples per step, None where the inputs do not tell.
     precision: the half width at which an interval is narrow enough. confidence: of every interval, one at a time.
-    margin: what every interval is widened by on either side, a share, for what differs from process to process. unstable: sentences on what moved under the measurement.
-    notes: sentences on what else a reader should know (variants that were left out). load: None where the system
-    does not tell.
+    margin: what every interval is widened by on either side, a share, for what differs from process to process.
+    unstable: sentences on what moved under the measurement. notes: sentences on what else a reader should know.
+    load: None where the system does not tell.
     seconds: wall time of it all. started: date and time with zone, ISO 8601.
     """
 
