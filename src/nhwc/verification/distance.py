@@ -26,8 +26,12 @@ class Distance:
 NOTHING = Distance(0.0, 0.0)
 
 
-def distance(value: torch.Tensor, reference: torch.Tensor, compared: torch.Tensor | None = None) -> Distance:
+def distance(
+    value: torch.Tensor, reference: torch.Tensor, compared: torch.Tensor | None = None, at_least: float = 0.0
+) -> Distance:
     """The distance of ``value`` from ``reference`` where ``compared`` is true (everywhere where it is None).
+
+    at_least: the size that the reference counts as where it is smaller.
 
     A reference of zeros counts as one of ones: the distance is then the difference itself.
 
@@ -42,10 +46,10 @@ def distance(value: torch.Tensor, reference: torch.Tensor, compared: torch.Tenso
     if not reference.is_floating_point():
         share = float((value != reference).double().mean())
         return Distance(share, share)
-    difference = value.double() - reference.double()
-    scale = reference.double()
+    difference, size = value.double() - reference.double(), reference.double()
     return Distance(
-        _relative(_rms(difference), _rms(scale)), _relative(float(difference.abs().max()), float(scale.abs().max()))
+        _relative(_rms(difference), max(_rms(size), at_least)),
+        _relative(float(difference.abs().max()), max(float(size.abs().max()), at_least)),
     )
 
 

@@ -11,16 +11,20 @@ are spread as far; elsewhere contiguous format itself is the reference.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 import torch
 
 from nhwc.proof import ResultError
+from nhwc.verification import statistics
 from nhwc.verification.distance import NOTHING, Distance, both, distance, finite, plain
 from nhwc.verification.run import Key, Results
 
 #: Of the coarsest dtype that takes part: what any format may be off, however lucky contiguous format is.
 FLOOR_ROUNDINGS = 4.0
+#: A result that is zero but for rounding has no digit right in any format (a contiguous error above 1): how large the
+#: rest is depends on the order of summation alone, and it may be this many times as large.
+_CANCELLED = 100.0
 #: A contiguous error above this many floors, or above this share, has to be explained by nudged runs.
 _DOUBT_FLOORS, _DOUBT_SHARE = 1000.0, 0.1
 #: How many times further from float64 than nudged runs are spread contiguous format may be.
@@ -33,15 +37,25 @@ class Baseline:
     contiguous: the run that everything is compared with in shape, dtype and non-finite values.
     reference: the float64 results; None judges against ``contiguous`` alone.
     rounding: the epsilon of the dtype that the variant computes in (autocast's), 0 for each result's own.
+    least: sizes that results count as where they are smaller.
     """
 
-    def __init__(self, contiguous: Results, reference: Results | None, factor: float, rounding: float = 0.0) -> None:
+    def __init__(
+        self,
+        contiguous: Results,
+        reference: Results | None,
+        factor: float,
+        rounding: float = 0.0,
+        least: Mapping[Key, float] | None = None,
+    ) -> None:
+        self._least = least or {}
         self.contiguous = contiguous
         self.factor = factor
         self._reference = reference
         self._rounding = rounding
         self._chance: dict[Key, Distance] = {}
         self._compared: dict[Key, torch.Tensor | None] = {}
+        self._sizes: dict[Key, float] = {}
         self.distrusted: set[Key] = set()
         self.widen(contiguous)
 
@@ -66,7 +80,8 @@ class Baseline:
             ours = self.contiguous.tensors.get(key)
             if ours is None or ours.shape != value.shape or ours.dtype != value.dtype:
                 continue
-            found = distance(value, self.reference_of(key), both(self.compared(key), finite(value)))
+            compared = both(self.compared(key), finite(value))
+            found = distance(value, self.reference_of(key), compared, self._size(key))
             self._chance[key] = found.worst(self._chance.get(key, found))
 
     def doubtful(self) -> set[Key]:
@@ -120,10 +135,10 @@ class Baseline:
         broken = 0 if whole is None else int((~whole if compared is None else compared & ~whole).sum())
         if broken:
             return _failed(key, f"{broken} of {value.numel()} elements are not finite; in contiguous format they are")
-        found, chance = distance(value, self.reference_of(key), compared), self._chance[key]
+        found, chance = distance(value, self.reference_of(key), compared, self._size(key)), self._chance[key]
         floor = self._floor(ours)
         pairs = [
-            (each, by_chance, self.factor * max(by_chance, floor))
+            (each, by_chance, self.factor * max(by_chance, floor) * (_CANCELLED if by_chance > 1 else 1))
             for each, by_chance in ((found.rms, chance.rms), (found.peak, chance.peak))
         ]
         error, by_chance, limit = max(pairs, key=lambda pair: pair[0] / pair[2] if pair[2] else pair[0])
@@ -134,6 +149,12 @@ class Baseline:
         elif not passed:
             reason = f"its error is {error:.2g} where contiguous format has {by_chance:.2g}"
         return ResultError(*key, error, by_chance, limit, passed, reason)
+
+    def _size(self, key: Key) -> float:
+        """What the reference of ``key`` counts as at least."""
+        if key not in self._sizes:
+            self._sizes[key] = self._least.get(key, 0.0) or statistics.least_size(key, self.contiguous.tensors)
+        return self._sizes[key]
 
     def _floor(self, value: torch.Tensor) -> float:
         value = plain(value)

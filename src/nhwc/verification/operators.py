@@ -23,6 +23,7 @@ from nhwc.recorder.storage import TensorReader
 from nhwc.verification.judge import Baseline
 from nhwc.verification.nudge import nudged
 from nhwc.verification.run import Results
+from nhwc.verification.statistics import sizes_in_call
 from nhwc.verification.structure import changed, operands, shared_unsaid, snapshots, unwritten, written
 from nhwc.verification.tape import is_random
 
@@ -163,7 +164,7 @@ class Comparer(CallRecorder):  # type: ignore[no-untyped-call]
             return "its result lies in the memory of its operand, unsaid by its schema; in contiguous format not", None
         double = self._repeat(func, args, kwargs, values, double=True)
         reference = double.results if double is not None else None
-        baseline = Baseline(contiguous.results, reference, self._factor, self._rounding)
+        baseline = Baseline(contiguous.results, reference, self._factor, self._rounding, sizes_in_call(func, args))
         ours = _outcome(func, args, kwargs, result)
         for nudge in range(_NUDGES + 1):
             failed = next((each for each in baseline.judge(ours) if not each.passed), None)
