@@ -36,6 +36,7 @@ PACKAGES: dict[str, set[str]] = {
     "report/health.py": {"rich"},
     "report/terminal.py": {"rich"},
     "report/to_terminal.py": {"rich"},
+    "report/verification/to_terminal.py": {"rich"},
     "report/bench/to_terminal.py": {"rich"},
     "report/templating.py": {"jinja2", "markupsafe"},
     "report/bench/chart.py": {"markupsafe"},

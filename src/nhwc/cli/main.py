@@ -25,7 +25,8 @@ class _OneSentence(TyperGroup):
             code = super().main(*arguments, **{**options, "standalone_mode": False})
         except _UsageError as error:
             text = error.format_message().strip().rstrip(".")
-            command = getattr(getattr(error, "ctx", None), "command_path", None) or "nhwc"
+            context = getattr(error, "ctx", None)
+            command = f"nhwc {context.info_name}" if context is not None and context.parent is not None else "nhwc"
             say(f"{text[:1].lower()}{text[1:]}; see {command} --help")
             code = ExitCode.BAD_INPUT
         sys.exit(code or ExitCode.FINE)
