@@ -267,7 +267,7 @@ def test_an_existing_file_survives_a_failed_audit(run: Run, api: FakeApi, tiny: 
 
 def test_an_unknown_command_is_one_sentence_and_none_at_all_shows_the_help(run: Run) -> None:
     ran = run("what")
-    assert (ran.code, ran.err) == (2, "nhwc: no such command 'what'; see nhwc audit --help\n")
+    assert (ran.code, ran.err) == (2, "nhwc: no such command 'what'; see nhwc --help\n")
     ran = run()
     assert (ran.code, ran.err) == (2, "")
     assert "audit" in ran.out
