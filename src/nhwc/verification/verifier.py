@@ -107,7 +107,9 @@ class Verifier:
         self._reference = self._float64()
         base = self._bases[CONTIGUOUS] = self._base(CONTIGUOUS, first, structure, 0.0)
         if self.tape.draws:
-            self.notes.append(f"random numbers were drawn once, in {len(self.tape.draws)} operator calls, and replayed in every run")
+            self.notes.append(
+                f"random numbers were drawn once, in {len(self.tape.draws)} operator calls, and replayed in every run"
+            )
         self.notes += notes_of(base.baseline)
         if not any(_is_some(base.baseline.compared(key)) for key in first.tensors if first.tensors[key].numel()):
             self._unsteady = (

@@ -64,7 +64,7 @@ def write_reproducer(fault: Fault, folder: Path, factor: float) -> Written | str
 
 def _file_name(fault: Fault) -> str:
     name = str(fault.func).removesuffix(".default").removeprefix("aten.")
-    return f"reproduce_{re.sub(r'[^A-Za-z0-9_]+', '_', name)}.py"
+    return f"reproduce_{re.sub(r'[^A-Za-z0-9_]+', '_', name).strip('_')}.py"
 
 
 def _forms(fault: Fault, factor: float) -> Iterator[str]:

@@ -1,0 +1,98 @@
+"""What a reproducing file is made of: arguments as source, kernels with what they need, registrations."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+import torch
+import torchvision  # noqa: F401 it registers its operators
+from verification import planted
+
+from nhwc.verification.reproduction.functions import NotAloneError, standalone
+from nhwc.verification.reproduction.literals import NotWritableError, call, expression, real_values
+from nhwc.verification.reproduction.registration import registrations
+
+SCALE = 3
+TABLE = object()
+
+
+def doubled(x: torch.Tensor) -> torch.Tensor:
+    return x * 2
+
+
+def scaled(x: torch.Tensor) -> torch.Tensor:
+    return doubled(x) * SCALE + math.pi
+
+
+def with_table(x: torch.Tensor) -> object:
+    return x, TABLE
+
+
+def test_a_function_stands_alone_with_what_it_needs() -> None:
+    code, name = standalone(scaled)
+    names: dict[str, object] = {"torch": torch}
+    exec(code, names)
+    assert torch.equal(names[name](torch.ones(2)), scaled(torch.ones(2)))
+
+
+def test_a_closure_stands_alone() -> None:
+    factor = 5
+
+    def times(x: torch.Tensor) -> torch.Tensor:
+        return x * factor
+
+    code, name = standalone(times)
+    names: dict[str, object] = {"torch": torch}
+    exec(code, names)
+    assert names[name](torch.ones(1)).item() == 5
+
+
+def test_what_cannot_be_written_down_is_refused() -> None:
+    with pytest.raises(NotAloneError, match="TABLE is a object"):
+        standalone(with_table)
+
+
+@pytest.mark.parametrize(
+    "value",
+    [None, True, 3, -0.5, "text", [1, 2], (1,), (1, (2, [3.0])), torch.float16, torch.strided, torch.channels_last],
+)
+def test_arguments_read_back_as_they_were(value: object) -> None:
+    assert eval(expression(value, {}), {"torch": torch}) == value
+    assert math.isinf(eval(expression(-math.inf, {})))
+
+
+def test_an_argument_without_a_form_is_refused() -> None:
+    with pytest.raises(NotWritableError, match="Generator"):
+        expression(torch.Generator(), {})
+
+
+def test_a_call_names_its_tensors_by_place() -> None:
+    a, b = torch.ones(1), torch.ones(1)
+    text = call(torch.ops.aten.add.Tensor, (a, b), {"alpha": 2}, {id(a): 0, id(b): 1})
+    assert text == "torch.ops.aten.add.Tensor(tensors[0], tensors[1], alpha=2)"
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.int64, torch.bool])
+def test_real_values_read_back_in_every_bit(dtype: torch.dtype) -> None:
+    import base64
+    import zlib
+
+    def unpack(shape: tuple[int, ...], dtype: torch.dtype, text: str) -> torch.Tensor:
+        return torch.frombuffer(bytearray(zlib.decompress(base64.b64decode(text))), dtype=dtype).reshape(shape)
+
+    value = (torch.randn(3, 50) * 3).to(dtype)
+    assert torch.equal(eval(real_values(value), {"torch": torch, "unpack": unpack}), value)
+
+
+def test_torchs_and_torchvisions_operators_need_no_source() -> None:
+    assert registrations(torch.ops.aten.relu.default, "cpu") == [""]
+    assert registrations(torch.ops.torchvision.roi_align.default, "cpu") == ["import torchvision"]
+
+
+@pytest.mark.parametrize("name", ["wrong_values", "wrong_values_custom", "square_backward"])
+def test_an_operator_from_python_comes_with_its_kernel_and_with_its_file(name: str) -> None:
+    embedded, *rest = registrations(getattr(torch.ops.planted, name).default, "cpu")
+    assert f"def {name}(x" in embedded or f"def {name}(gradient" in embedded
+    assert "def is_last" in embedded
+    assert any(planted.__file__ in text for text in rest)
