@@ -18,7 +18,7 @@ $(STAMP): pyproject.toml constraints.txt
 	rm -f .venv/.installed-*
 	touch $@
 
-demo: $(STAMP) ## audit two real models on real photographs and write their pages to demo-out/
+demo: $(STAMP) ## audit, measure and verify real models on real photographs; pages go to demo-out/
 	$(BIN)/python -m demo demo-out
 
 test: $(STAMP) ## the default tests, under twelve minutes on two cores
