@@ -14,7 +14,7 @@ import nhwc
 pytestmark = pytest.mark.usefixtures("few_threads")
 
 SMALL = [
-    ("resnet18", (2, 3, 32, 32)),
+    ("resnet18", (2, 3, 64, 64)),
     ("squeezenet1_1", (2, 3, 48, 48)),
 ]
 LARGE = [

@@ -1,7 +1,7 @@
 """The rule: a result passes where its error is at most ``factor`` times the error that contiguous format has by chance.
 
 An error is the distance from float64. What contiguous format has by chance is the greatest error among contiguous runs:
-the plain ones, and, where a result would fail, runs whose inputs and weights are moved by one rounding of their dtype.
+the plain ones, and, where a result would fail, runs whose values are moved by some roundings of their dtype.
 A floor of a few roundings keeps a lucky contiguous error of zero from failing everything.
 
 A model may do something else in float64 (code that asks for the dtype, random numbers of its own). Then contiguous

@@ -50,15 +50,20 @@ def visits_of(setup: Setup, visits: list[Visit]) -> Iterator[None]:
 
 
 def first_difference(contiguous: list[Visit], variant: list[Visit]) -> Visit | None:
-    """The first visit of the variant that turns inputs that agree into outputs that do not."""
+    """The first visit of the variant that turns inputs that agree into outputs that do not.
+
+    Outputs count against everything seen before, so that a module is not blamed for what its parts amplify bit by bit.
+    """
+    furthest = 0.0
     for ours, theirs in zip(contiguous, variant, strict=False):
         if ours.path != theirs.path:
             return None
-        before = _furthest(ours.inputs, theirs.inputs)
+        furthest = max(furthest, _furthest(ours.inputs, theirs.inputs))
         after = _furthest(ours.outputs, theirs.outputs)
         rounding = max((torch.finfo(t.dtype).eps for t in ours.outputs if t.is_floating_point()), default=0.0)
-        if after > _JUMP * max(before, rounding):
+        if after > _JUMP * max(furthest, rounding):
             return theirs
+        furthest = max(furthest, after)
     return None
 
 

@@ -22,7 +22,7 @@ from nhwc.verification.distance import distance, plain
 from nhwc.verification.judge import Baseline
 from nhwc.verification.locate import Locator
 from nhwc.verification.nonfinite import notes_of
-from nhwc.verification.nudge import nudge
+from nhwc.verification.nudge import Rounding, nudge
 from nhwc.verification.operators import Fault
 from nhwc.verification.reproduction import write_reproducer
 from nhwc.verification.run import Results, StepError, Subject, out_of_memory, run
@@ -32,7 +32,7 @@ from nhwc.verification.tape import Tape
 Progress = Callable[[str, int, int], None]
 
 CONTIGUOUS = "contiguous"
-#: Contiguous runs with nudged inputs and weights before a result is called diverged.
+#: Contiguous runs with moved values before a result is called diverged: the last is off by 32 roundings in every sum.
 MOST_NUDGES = 6
 #: Two runs further apart than this are not apart by rounding: in float64, and in the model's own dtype.
 _NOISE_DOUBLE, _NOISE = 1e-6, 1e-3
@@ -240,11 +240,12 @@ class Verifier:
                 base.baseline.widen(moved)
 
     def _nudged(self, base: _Base) -> Results | None:
-        """One more contiguous run, its inputs and weights moved by a rounding; None where it raises."""
+        """One more contiguous run, its values moved by twice as many roundings as before; None where it raises."""
         base.nudges += 1
         change = functools.partial(nudge, seed=base.nudges, rounding=base.rounding)
+        rounding = Rounding(base.nudges, 2.0 ** (base.nudges - 1))
         try:
-            return run(self.subject, base.spec, self.tape.replaying(), change=change)
+            return run(self.subject, base.spec, self.tape.replaying(), change=change, watch=lambda _setup: rounding)
         except StepError:
             return None
 
@@ -276,6 +277,12 @@ class Verifier:
             unsteady = f"the operator {found.unsteady[0]} is not deterministic: repeated on the same values it differs"
             return VariantProof(spec, spec, Outcome.NOT_COMPARABLE, unsteady, judged)
         divergence_ = found.divergence or locator.module(eager, failed)
+        if divergence_ is None or (found.fault is None and divergence_.phase is not Phase.FORWARD):
+            reason += (
+                "; every operator and module agrees on the same values, so that a discontinuity may have amplified "
+                "rounding (a ReLU at zero, a batch norm over few values): verify with a larger batch"
+            )
+            return VariantProof(spec, spec, Outcome.NOT_COMPARABLE, reason, judged, divergence_)
         return VariantProof(
             spec, spec, Outcome.DIVERGED, reason, judged, self._reproduced(spec, divergence_, found.fault)
         )
