@@ -88,6 +88,7 @@ def test_a_failure_is_forgotten_once_the_model_runs(tmp_path: Path) -> None:
     assert folder.failure(job) == "it raised"
     folder.keep(job, (tmp_path / "out" / "a.inference.json").read_text(encoding="utf-8"))
     assert folder.failure(job) == ""
+    assert list(folder.path.glob("*.failed.json")) == []
 
 
 def test_a_run_that_is_killed_resumes_where_it_was_and_loses_no_finished_sample(tmp_path: Path, log: Path) -> None:
