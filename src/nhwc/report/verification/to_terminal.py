@@ -50,8 +50,8 @@ class _Page(Paper):
         self.gap()
         step = "training step" if verification.training else "forward pass"
         self.line(
-            f"{verification.target}, one {step} against float64, factor {verification.factor:g}, {verification.device}, "
-            f"torch {verification.torch}, {verification.seconds:.1f} s",
+            f"{verification.target}, one {step} against float64, factor {verification.factor:g}, "
+            f"{verification.device}, torch {verification.torch}, {verification.seconds:.1f} s",
             "dim",
         )
 
