@@ -53,6 +53,7 @@ class Fault:
     reason: str
     result: ResultError | None = None
     raised: bool = False
+    by_strides: bool = False
 
 
 class Comparer(CallRecorder):  # type: ignore[no-untyped-call]
@@ -98,7 +99,8 @@ class Comparer(CallRecorder):  # type: ignore[no-untyped-call]
         found = (kind, None) if raw else self._difference(func, args, kwargs, values, result, bystanders)
         if found is not None:
             reason, error_ = found
-            fault = Fault(self.raw[-1].call, func, args, kwargs, values, strides, kind or reason, error_)
+            call = self.raw[-1].call
+            fault = Fault(call, func, args, kwargs, values, strides, kind or reason, error_, by_strides=bool(kind))
             if kind:
                 self.by_strides = self.by_strides or fault
             else:
