@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import json
+import math
 import os
 import sys
 from collections.abc import Callable
@@ -23,7 +24,7 @@ from nhwc.cli.measuring import share
 from nhwc.errors import ModelError, TargetError
 from nhwc.schema import dump_bench, load_bench
 from nhwc.suites import jobs as jobs_of
-from nhwc.timing import Benchmark
+from nhwc.timing import Benchmark, Ratio, Verdict
 
 Run = Callable[..., Ran]
 
@@ -126,7 +127,7 @@ def test_formats_and_files(run: Run, api: FakeBench, tiny: Path, tmp_path: Path)
     ("words", "sentence"),
     [
         ("", "name a TARGET to measure, such as resnet50, or use --suite or --compare"),
-        ("tiny.py:net --variants channels_first,contiguous", "there is no 'channels_first'; join some of as_is,"),
+        ("tiny.py:net --variants channels_first,contiguous", "there is no 'channels_first'; "),
         ("tiny.py:net --variants contiguous", "is one variant, and a ratio needs two"),
         ("tiny.py:net --variants contiguous,,channels_last", "has an empty name"),
         ("tiny.py:net --variants all,contiguous", "--variants all stands alone"),
@@ -199,8 +200,36 @@ def test_fail_slower_tells_by_the_exit_code(run: Run, api: FakeBench, tiny: Path
     ran = run("bench", "tiny.py:with_one", "--fail-slower")
     assert ran.code == 1
     assert ran.err.startswith("nhwc: --fail-slower: channels_last is slower than contiguous here: 0.89 times as fast")
-    api.report = report_of(replace(bench_sample.slower(), unstable=("drift.",)))
-    assert run("bench", "tiny.py:with_one", "--fail-slower").code == 0
+
+
+@pytest.mark.parametrize(
+    ("benchmark", "sentence"),
+    [
+        (
+            replace(bench_sample.slower(), unstable=("drift.",)),
+            "nothing can be said, the machine was unstable: drift",
+        ),
+        (
+            bench_sample.benchmark(
+                bench_sample.timing("channels_last", 9.0, Ratio(0.9, 0.0, math.inf, 2), Verdict.CANNOT_TELL)
+            ),
+            "nothing can be said of channels_last: too few rounds, give it more --budget",
+        ),
+    ],
+)
+def test_fail_slower_says_where_nothing_can_be_said(
+    benchmark: Benchmark, sentence: str, run: Run, api: FakeBench, tiny: Path
+) -> None:
+    api.report = report_of(benchmark)
+    ran = run("bench", "tiny.py:with_one", "--fail-slower")
+    assert (ran.code, ran.err) == (0, f"nhwc: --fail-slower: {sentence}\n")
+    assert run("bench", "tiny.py:with_one").err == ""
+
+
+def test_a_variant_that_did_not_run_is_one_line_and_exit_code_1(run: Run, api: FakeBench, tiny: Path) -> None:
+    api.report = report_of(bench_sample.several())
+    ran = run("bench", "tiny.py:with_one")
+    assert (ran.code, ran.err) == (1, "nhwc: ours did not run: ours cannot be copied: it holds a lock\n")
 
 
 def test_shares_are_percent_or_numbers() -> None:
@@ -313,6 +342,18 @@ def test_fail_slower_holds_for_a_suite(run: Run, stand_in: Path) -> None:
     ran = run(*words, "--fail-slower")
     assert ran.code == 1
     assert "--fail-slower: channels last is slower for slower in training" in ran.err
+
+
+def test_a_suite_says_which_variant_of_which_model_did_not_run_and_of_which_nothing_can_be_said(
+    run: Run, stand_in: Path, tmp_path: Path
+) -> None:
+    words = ("bench", "--suite", "tiny", "--models", "a", "--modes", "inference")
+    assert run(*words).code == 0
+    saved(tmp_path / "nhwc-tiny" / "a.inference.json", replace(bench_sample.several(), unstable=("drift.",)))
+    ran = run(*words, "--fail-slower")
+    assert ran.code == 1
+    assert "nhwc: a in inference: ours did not run: ours cannot be copied: it holds a lock\n" in ran.err
+    assert "nhwc: --fail-slower: a in inference: nothing can be said, the machine was unstable: drift\n" in ran.err
 
 
 def test_an_interrupted_suite_says_where_the_finished_ones_are(

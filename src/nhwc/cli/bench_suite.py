@@ -138,9 +138,16 @@ def _write(folder: Folder, result: SuiteResult, files: Sequence[output.File], st
 
 
 def _judge(result: SuiteResult, fail_slower: bool) -> None:
-    from nhwc.report.suite.summary import failures
+    from nhwc.report.bench import untold_in_channels_last
+    from nhwc.report.suite.summary import failed_rows, variant_failures
 
-    reasons = [f"{len(failed)} of {len(result.rows)} failed" for failed in [failures(result)] if failed]
+    for sentence in variant_failures(result):
+        say(sentence)
+    if fail_slower:
+        for row in result.rows:
+            for sentence in untold_in_channels_last(row.benchmark) if row.benchmark is not None else ():
+                say(f"--fail-slower: {row.model} in {row.mode}: {sentence}")
+    reasons = [f"{len(failed)} of {len(result.rows)} failed" for failed in [failed_rows(result)] if failed]
     slower = [f"{row.model} in {row.mode}" for row in result.rows if row.verdict is Verdict.SLOWER]
     if fail_slower and slower:
         reasons.append(f"--fail-slower: channels last is slower for {', '.join(slower)}")

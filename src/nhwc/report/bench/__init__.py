@@ -8,7 +8,13 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from nhwc.report.bench import comparison, to_html, to_json, to_terminal
-from nhwc.report.bench.summary import headline, slower_in_channels_last, verdict
+from nhwc.report.bench.summary import (
+    did_not_run,
+    headline,
+    slower_in_channels_last,
+    untold_in_channels_last,
+    verdict,
+)
 from nhwc.report.registry import formats as known_formats
 from nhwc.report.registry import renderer
 
@@ -17,6 +23,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "comparison",
+    "did_not_run",
     "formats",
     "headline",
     "render",
@@ -24,6 +31,7 @@ __all__ = [
     "to_html",
     "to_json",
     "to_terminal",
+    "untold_in_channels_last",
     "verdict",
 ]
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import TYPE_CHECKING
 
 from nhwc.report.bench.numbers import confidence_text, interval_text, ratio_text
@@ -51,6 +52,28 @@ def slower_in_channels_last(benchmark: Benchmark) -> list[str]:
         for variant in benchmark.variants
         if variant.verdict is Verdict.SLOWER and "channels_last" in variant.spec.split("+")
     ]
+
+
+def untold_in_channels_last(benchmark: Benchmark) -> list[str]:
+    """Why it cannot be said whether channels last is slower, a sentence for each reason; none where it can."""
+    if benchmark.unstable:
+        return [f"nothing can be said, the machine was unstable: {_reason(benchmark.unstable[0])}"]
+    return [
+        f"nothing can be said of {_name(variant)}: "
+        + (
+            "the machine was unstable"
+            if variant.verdict is Verdict.UNSTABLE
+            else "too few rounds, give it more --budget"
+        )
+        for variant in benchmark.variants
+        if variant.name != benchmark.baseline and not variant.failure and "channels_last" in variant.spec.split("+")
+        if variant.verdict is Verdict.UNSTABLE or variant.ratio is None or not math.isfinite(variant.ratio.high)
+    ]
+
+
+def did_not_run(benchmark: Benchmark) -> list[str]:
+    """A sentence for each variant that was asked for and did not run."""
+    return [f"{_name(each)} did not run: {_reason(each.failure)}" for each in benchmark.variants if each.failure]
 
 
 def _said(variant: VariantTiming, benchmark: Benchmark) -> str:

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from nhwc.report.bench.numbers import interval_text, ratio_text
+from nhwc.report.bench.summary import did_not_run
 from nhwc.report.formatting import NOTHING, plural, visible
 from nhwc.suite import Standing
 from nhwc.timing import Verdict
@@ -63,9 +64,25 @@ def headlines(result: SuiteResult) -> list[str]:
 
 
 def failures(result: SuiteResult) -> list[str]:
-    """A sentence for each model that was not measured."""
+    """A sentence for each model, or variant of one, that was not measured."""
     texts = [(row, row_text(row)) for row in result.rows]
-    return [f"{text.model} in {row.mode}: {text.failure}." for row, text in texts if text.failure]
+    failed = [f"{text.model} in {row.mode}: {text.failure}." for row, text in texts if text.failure]
+    return [*failed, *(f"{sentence}." for sentence in variant_failures(result))]
+
+
+def failed_rows(result: SuiteResult) -> list[SuiteRow]:
+    """The rows without a measurement, or with a variant that did not run."""
+    return [row for row in result.rows if row.failure or row.benchmark is None or did_not_run(row.benchmark)]
+
+
+def variant_failures(result: SuiteResult) -> list[str]:
+    """A sentence for each variant that did not run in a model of which others did."""
+    return [
+        f"{visible(row.model)} in {row.mode}: {sentence}"
+        for row in result.rows
+        if row.benchmark is not None and row.variant is not None
+        for sentence in did_not_run(row.benchmark)
+    ]
 
 
 def _headline(result: SuiteResult, mode: str) -> str:
