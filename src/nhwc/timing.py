@@ -27,6 +27,7 @@ class Stop(StrEnum):
     NARROW = "every interval is narrow enough"
     BUDGET = "the time budget ended"
     ROUNDS = "the greatest number of rounds was reached"
+    ALONE = "no variant besides the baseline was left"
 
 
 @dataclass(frozen=True, slots=True)
@@ -143,7 +144,7 @@ class Benchmark:
                 return variant
         raise KeyError(name)
 
-    def throughput(self, variant: VariantTiming) -> float | None:
-        """Samples per second at the variant's median; None without a batch or a time."""
-        ms = variant.median_ms
+    def throughput(self, variant: VariantTiming | str) -> float | None:
+        """Samples per second at the median of a variant, given by name or itself; None without a batch or a time."""
+        ms = (self.variant(variant) if isinstance(variant, str) else variant).median_ms
         return None if self.batch is None or not ms else 1000.0 * self.batch / ms

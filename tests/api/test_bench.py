@@ -82,6 +82,7 @@ def test_the_verdict_is_that_of_the_ratio(channels_last_ms: float, verdict: Verd
     assert report.stopped is Stop.NARROW
     assert report.variant("contiguous").ratio is None
     assert report.throughput(report.variant("contiguous")) == pytest.approx(10.0, rel=0.02)
+    assert report.throughput("contiguous") == report.throughput(report.variant("contiguous"))
 
 
 @pytest.mark.usefixtures("told_times")
@@ -158,6 +159,7 @@ def test_a_variant_that_raises_is_told_and_a_baseline_that_raises_is_an_error(im
     report = nhwc.bench(View(), images, budget_s=0.1)
     assert report.variant("channels_last").failure.startswith("it raised RuntimeError: view size is not compatible")
     assert report.variant("channels_last").ratio is None
+    assert report.stopped is Stop.ALONE
     with pytest.raises(nhwc.ModelError, match=r"raised RuntimeError: view size .* \(as channels_last\)"):
         nhwc.bench(View(), images, baseline="channels_last", budget_s=0.1)
 
@@ -195,6 +197,9 @@ def test_what_was_measured_is_kept_whole_and_loads_again(images: torch.Tensor, t
         ({"variants": "contiguous"}, "a ratio needs two variants"),
         ({"variants": []}, "a ratio needs two variants"),
         ({"baseline": "channels-last"}, "none of the variants contiguous, channels_last"),
+        ({"loss": torch.sum}, "loss and optimizer are for training"),
+        ({"mode": "training", "loss": 3}, "loss takes a function from the model's output to a scalar, got int"),
+        ({"mode": "training", "optimizer": torch.optim.SGD([torch.zeros(1)], 0.1)}, "a function from parameters"),
         ({"mode": "train"}, "use 'inference' or 'training'"),
         ({"precision": 0.0}, "precision=0.0 must be a number above 0"),
         ({"budget_s": float("nan")}, "budget_s=nan must be"),

@@ -180,6 +180,13 @@ def test_one_that_raises_drops_out_and_the_others_go_on(after: int) -> None:
     assert len(others[0].samples_ms) == len(others[1].samples_ms) >= 10
 
 
+def test_a_baseline_that_is_left_alone_stops() -> None:
+    clock, breaks = FakeClock(quiet), breaking(6)
+    base = Contender("base", lambda: 200.0)
+    assert run_rounds([base, breaks], "base", clock, Limits(), now_s=clock.now_s) is Stop.ALONE
+    assert len(base.samples_ms) < 6
+
+
 @pytest.mark.parametrize("after", [0, 8])
 def test_a_baseline_that_raises_ends_it_and_leaves_the_collector_on(after: int) -> None:
     clock, breaks = FakeClock(quiet), breaking(after)

@@ -61,7 +61,9 @@ def test_few_rounds_say_nothing_of_drift() -> None:
 @pytest.mark.parametrize(
     ("load", "words"),
     [
-        (Load(2.0, 2, others=0.5), "other processes kept 0.5 of 2 cores busy"),
+        (Load(2.0, 2, others=0.5), "other processes kept 0.5 of 2 cores busy, which the 2 threads"),
+        (Load(2.0, 1, others=1.5), "other processes kept 1.5 of 2 cores busy, which the one thread"),
+        (Load(2.0, 9, others=1.5), "9 threads shared 2 cores: measure with 2 at most"),
         (Load(2.0, 2, stolen=0.3), "the hypervisor took 0.3 cores' time away"),
         (Load(8.0, 8, throttled=0.25), "a CPU limit held the process back 25 % of the time"),
     ],

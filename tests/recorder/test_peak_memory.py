@@ -39,6 +39,12 @@ def test_training_holds_more_than_inference() -> None:
     assert training > 2 * inference
 
 
+def test_a_block_that_is_older_than_the_profile_is_released_without_a_word(capfd: pytest.CaptureFixture[str]) -> None:
+    held = [torch.empty(MEGABYTE, dtype=torch.uint8)]
+    assert peak_bytes(held.clear, CPU) == 0
+    assert capfd.readouterr().err == ""
+
+
 def test_another_profiler_or_an_unknown_device_leaves_it_unknown() -> None:
     with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CPU]):
         assert peak_bytes(lambda: None, CPU) is None

@@ -1,6 +1,7 @@
 """Variants: how they are written, what they prepare, and that what was given stays as it was."""
 
 import threading
+from typing import Any
 
 import pytest
 import torch
@@ -53,6 +54,7 @@ def test_parts_apply_in_one_order_however_they_are_written(spec: str, names: lis
     ("spec", "words"),
     [
         ("nhwc", "there is no 'nhwc'; join some of as_is, channels_last, contiguous, bf16, fp16, compile"),
+        ("channels-last", "there is no 'channels-last'; did you mean channels_last?"),
         ("", "there is no ''"),
         ("channels_last+", "there is no ''"),
         ("channels_last+contiguous", "exclude each other"),
@@ -203,6 +205,26 @@ def test_what_cannot_be_trained_is_told_so(images: torch.Tensor) -> None:
         training_step(prepare("contiguous", frozen, (images,), {}, CPU), None, None)
     step = training_step(prepare("contiguous", Net(), (images,), {}, CPU), lambda output: output.detach(), None)
     with pytest.raises(ModelError, match="no output of the model requires a gradient"):
+        step()
+
+
+def test_what_is_called_instead_of_the_model_may_have_no_truth(images: torch.Tensor) -> None:
+    class Called:
+        def __len__(self) -> int:
+            raise TypeError("no length, as of a compiled module without one")
+
+        def __call__(self, x: torch.Tensor) -> torch.Tensor:
+            return x + 1
+
+    setup = prepare("as_is", Net(), (images,), {}, CPU)
+    setup.call = Called()
+    assert torch.equal(inference_step(setup)(), images + 1)
+
+
+def test_a_loss_that_raises_is_not_held_against_the_model(images: torch.Tensor) -> None:
+    loss: Any = nn.CrossEntropyLoss()
+    step = training_step(prepare("contiguous", Net(), (images,), {}, CPU), loss, None)
+    with pytest.raises(ModelError, match=r"the loss raised TypeError.*bring targets along in a closure"):
         step()
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from pathlib import Path
 
 import pytest
 import torch
@@ -12,6 +13,7 @@ from verification import planted
 from nhwc.verification.reproduction.functions import NotAloneError, standalone
 from nhwc.verification.reproduction.literals import NotWritableError, call, expression, real_values
 from nhwc.verification.reproduction.registration import registrations
+from nhwc.verification.reproduction.writer import _MARK, _TEMPLATE, _free
 
 SCALE = 3
 TABLE = object()
@@ -96,3 +98,15 @@ def test_an_operator_from_python_comes_with_its_kernel_and_with_its_file(name: s
     assert f"def {name}(x" in embedded or f"def {name}(gradient" in embedded
     assert "def is_last" in embedded
     assert any(planted.__file__ in text for text in rest)
+
+
+def test_a_file_of_somebody_elses_keeps_its_name(tmp_path: Path) -> None:
+    assert _free(tmp_path, "reproduce_x") == tmp_path / "reproduce_x.py"
+    (tmp_path / "reproduce_x.py").write_text("my notes")
+    assert _free(tmp_path, "reproduce_x") == tmp_path / "reproduce_x_2.py"
+    (tmp_path / "reproduce_x_2.py").write_text('"""It exits with 1 where the fault shows and with 0 where not."""')
+    assert _free(tmp_path, "reproduce_x") == tmp_path / "reproduce_x_2.py"
+
+
+def test_every_written_file_carries_the_mark_that_makes_it_ours() -> None:
+    assert _MARK in _TEMPLATE.read_text(encoding="utf-8")

@@ -100,6 +100,7 @@ def bench(
     ('contiguous', ['contiguous', 'channels_last'])
     """
     _check(model, mode, precision, budget_s, margin)
+    _check_training(mode, loss, optimizer)
     wanted = _wanted(variants)
     base = _baseline(wanted, baseline)
     device = device_of(model, inputs)
@@ -173,6 +174,18 @@ def _check(model: object, mode: str, precision: float, budget_s: float, margin: 
             raise ModelError(f"{name}={value!r} must be a number above 0")
     if not 0.0 <= margin < precision:
         raise ModelError(f"margin={margin!r} must be a share from 0 up to the precision, {precision!r}")
+
+
+def _check_training(mode: str, loss: object, optimizer: object) -> None:
+    if mode != "training" and (loss is not None or optimizer is not None):
+        raise ModelError("loss and optimizer are for training: pass mode='training' too, or leave them out")
+    if loss is not None and not callable(loss):
+        raise ModelError(f"loss takes a function from the model's output to a scalar, got {type(loss).__name__}")
+    if isinstance(optimizer, torch.optim.Optimizer) or (optimizer is not None and not callable(optimizer)):
+        raise ModelError(
+            f"optimizer takes a function from parameters to an optimizer, got {type(optimizer).__name__}: every "
+            "variant has parameters of its own; write lambda parameters: torch.optim.AdamW(parameters)"
+        )
 
 
 def _wanted(variants: Variants) -> list[_Wanted]:
@@ -287,8 +300,8 @@ def _batch(inputs: Sequence[Any], kwargs: Mapping[str, Any]) -> int | None:
 
 
 def _notes(samples: Mapping[str, Sequence[float]], base: str) -> tuple[str, ...]:
-    rounds = len(samples[base])
-    if rounds < FEWEST_PAIRS:
+    rounds = len(samples.get(base, ()))
+    if len(samples) > 1 and rounds < FEWEST_PAIRS:
         return (f"{rounds} rounds fit into the time budget and an interval needs {FEWEST_PAIRS}: give it more time",)
     return ()
 

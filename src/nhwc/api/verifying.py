@@ -75,6 +75,10 @@ def verify(
         raise ModelError(
             f"verify takes an nn.Module, got {type(model).__name__}; wrap what is to be called in a module"
         )
+    if optimizer is not None and not isinstance(optimizer, Optimizer):
+        raise ModelError(f"optimizer takes one that holds parameters of the model, got {type(optimizer).__name__}")
+    if loss is not None and not train:
+        raise ModelError("a loss is for training: pass train=True too, or leave the loss out")
     if optimizer is not None and not train:
         raise ModelError("an optimizer steps in training only: pass train=True too, or leave the optimizer out")
     if not factor > 0:

@@ -81,6 +81,8 @@ def run_rounds(
         look_at, narrow = limits.least_rounds, False
         for done in range(limits.most_rounds):
             running = [each for each in contenders if each.failure is None]
+            if len(running) < 2:
+                return Stop.ALONE
             if done >= look_at:
                 # rounds that happen to agree end it too early: some more follow before it stops
                 if narrow:

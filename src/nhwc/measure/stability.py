@@ -103,16 +103,21 @@ def _scatter(values: Sequence[float]) -> float:
 
 def _load_sentences(load: Load) -> list[str]:
     found = []
-    if load.others > 0.15 and load.others + load.threads > load.cores + 0.1:
-        found.append(
-            f"other processes kept {load.others:.1f} of {load.cores:g} cores busy while {load.threads} threads were "
-            "measured: stop them, or measure with fewer threads"
-        )
+    if load.threads > load.cores:
+        found.append(f"{load.threads} threads shared {load.cores:g} cores: measure with {load.cores:g} at most")
+    elif load.others > 0.15 and load.others + load.threads > load.cores + 0.1:
+        found.append(f"other processes kept {load.others:.1f} of {load.cores:g} cores busy, which {_threads(load)}")
     if load.stolen > 0.1:
         found.append(f"the hypervisor took {load.stolen:.1f} cores' time away")
     if load.throttled > 0.02:
         found.append(f"a CPU limit held the process back {_share(load.throttled)} of the time: use fewer threads")
     return found
+
+
+def _threads(load: Load) -> str:
+    if load.threads == 1:
+        return "the one thread that was measured needed too: stop them"
+    return f"the {load.threads} threads that were measured needed too: stop them, or measure with fewer threads"
 
 
 def _share(share: float) -> str:

@@ -11,7 +11,8 @@ from collections.abc import Callable
 import torch
 from torch.profiler import ProfilerActivity
 
-from nhwc.recorder.profiling import profiling
+from nhwc.recorder.output import captured
+from nhwc.recorder.profiling import profiling, without_noise
 
 
 def peak_bytes(step: Callable[[], object], device: torch.device) -> int | None:
@@ -29,8 +30,8 @@ def peak_bytes(step: Callable[[], object], device: torch.device) -> int | None:
         return torch.cuda.max_memory_allocated(device) - before
     if device.type != "cpu" or torch._C._autograd._profiler_enabled():
         return None
-    with profiling(activities=[ProfilerActivity.CPU], profile_memory=True) as profile:
-        step()
+    with profiling(activities=[ProfilerActivity.CPU], profile_memory=True) as profile, captured(2, without_noise):
+        step()  # the allocator warns at the first block that is older than the profile
     results = getattr(profile.profiler, "kineto_results", None)
     if results is None:
         return None

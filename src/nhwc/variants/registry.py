@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import difflib
 import itertools
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -75,8 +76,10 @@ def parse(spec: str, device: torch.device | None = None) -> tuple[Part, ...]:
     names = [name.strip() for name in spec.split("+")]
     unknown = [name for name in names if name not in _PARTS]
     if unknown:
-        known = ", ".join(each.name for each in parts())
-        raise RegistryError(f"variant {spec!r}: there is no {unknown[0]!r}; join some of {known} by +")
+        known = [each.name for each in parts()]
+        near = difflib.get_close_matches(unknown[0], known, n=1)
+        hint = f"did you mean {near[0]}?" if near else f"join some of {', '.join(known)} by +"
+        raise RegistryError(f"variant {spec!r}: there is no {unknown[0]!r}; {hint}")
     chosen = sorted((_PARTS[name] for name in names), key=lambda each: each.kind)
     for earlier, later in itertools.pairwise(chosen):
         if earlier.kind is later.kind:

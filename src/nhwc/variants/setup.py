@@ -41,7 +41,9 @@ class Setup:
         with ExitStack() as stack:
             for context in self.during_forward:
                 stack.enter_context(context())
-            output = (self.call or self.model)(*self.inputs, **self.keywords)
+            # compared with None: the truth of a compiled module asks for its length
+            called = self.model if self.call is None else self.call
+            output = called(*self.inputs, **self.keywords)
             return output if loss is None else loss(output)
 
 

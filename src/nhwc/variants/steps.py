@@ -38,6 +38,7 @@ def training_step(setup: Setup, loss: Loss | None, make_optimizer: MakeOptimizer
     one SGD with momentum, at a learning rate of 0: it does all its work, and the weights stay those of every variant.
     """
     setup.model.train()
+    told = None if loss is None else guarded(loss)
     trainable = [parameter for parameter in setup.model.parameters() if parameter.requires_grad]
     if not trainable:
         raise ModelError("no parameter of the model requires a gradient: there is nothing to train")
@@ -50,11 +51,26 @@ def training_step(setup: Setup, loss: Loss | None, make_optimizer: MakeOptimizer
                 stack.enter_context(context())
             optimizer.zero_grad(set_to_none=True)
             with torch.enable_grad():
-                _backward(setup.forward(loss), scaler)
+                _backward(setup.forward(told), scaler)
             scaler.step(optimizer)
             scaler.update()
 
     return step
+
+
+def guarded(loss: Loss) -> Loss:
+    """``loss``, whose exceptions are not held against the model."""
+
+    def called(output: Any) -> torch.Tensor:
+        try:
+            return loss(output)
+        except Exception as error:
+            raise ModelError(
+                f"the loss raised {type(error).__name__}: {' '.join(str(error).split())}; it is called with the "
+                "model's output alone: bring targets along in a closure"
+            ) from error
+
+    return called
 
 
 def _sgd(parameters: list[nn.Parameter]) -> Optimizer:

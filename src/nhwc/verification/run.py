@@ -18,6 +18,7 @@ from torch.utils._pytree import keystr, tree_flatten_with_path, tree_map
 from nhwc.errors import ModelError
 from nhwc.recorder.run import first_line
 from nhwc.variants import Setup, prepare
+from nhwc.variants.steps import guarded
 
 Key = tuple[str, str]
 _OUT_OF_MEMORY = ("out of memory", "can't allocate memory", "not enough memory")
@@ -114,8 +115,8 @@ def _step(setup: Setup, subject: Subject) -> Any:
         with ExitStack() as stack:
             for context in (*setup.during_step, *setup.during_forward):
                 stack.enter_context(context())
-            output = (setup.call or setup.model)(*setup.inputs, **setup.keywords)
-            loss = subject.loss(output) if subject.loss is not None and subject.train else None
+            output = (setup.model if setup.call is None else setup.call)(*setup.inputs, **setup.keywords)
+            loss = guarded(subject.loss)(output) if subject.loss is not None and subject.train else None
         if subject.train:
             # what a later in-place operator does to the output is no result of the forward pass
             kept = tree_map(lambda value: value.detach().clone() if isinstance(value, torch.Tensor) else value, output)

@@ -361,8 +361,5 @@ def _phase_of(failed: Sequence[ResultError]) -> Phase:
 
 
 def _passing(judged: Sequence[ResultError]) -> str:
-    compared = [each for each in judged if each.contiguous_error > 0]
-    if not compared:
-        return "every result agrees"
-    worst = max(each.error / each.contiguous_error for each in compared)
-    return f"every result is within its limit; at most {worst:.2g} times the contiguous error"
+    worst = max((each.error / each.limit for each in judged if each.limit), default=0.0)
+    return f"every result is within its limit, the nearest at {worst:.0%} of it" if worst else "every result agrees"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import re
 import subprocess
 import sys
@@ -13,7 +14,6 @@ from pathlib import Path
 import jinja2
 import torch
 
-from nhwc.errors import TargetError
 from nhwc.verification.judge import FLOOR_ROUNDINGS
 from nhwc.verification.operators import Fault
 from nhwc.verification.reproduction.literals import NotWritableError, call, random_values, real_values
@@ -23,6 +23,7 @@ from nhwc.verification.structure import operands
 #: More than this does not belong into a source file; made-up values are then all that is tried.
 _MOST_BYTES = 4_000_000
 _TIMEOUT_S = 120.0
+_MARK = "It exits with 1 where the fault shows"
 _TEMPLATE = Path(__file__).parent / "reproduce.py.jinja"
 
 
@@ -37,16 +38,16 @@ class Written:
 def write_reproducer(fault: Fault, folder: Path, factor: float) -> Written | str:
     """Write ``reproduce_<operator>.py`` for a fault into ``folder`` and run it; a sentence where that cannot be done.
 
-    Made-up values are tried before the real ones, the kernel's own source before the file that registers it.
-    Raises TargetError where the folder cannot be written.
+    Made-up values are tried before the real ones, the kernel's own source before the file that registers it. A file of
+    that name that is not ours stays: ours then gets a number.
     """
+    path = _free(folder, _stem(fault))
     try:
-        texts = list(_forms(fault, factor))
+        texts = list(_forms(fault, factor, path.name))
     except NotWritableError as error:
         return str(error)
     if not texts:
         return "how the operator was registered cannot be written down, or its operands are too large"
-    path = folder / _file_name(fault)
     try:
         folder.mkdir(parents=True, exist_ok=True)
         first: bool | None = None
@@ -58,16 +59,29 @@ def write_reproducer(fault: Fault, folder: Path, factor: float) -> Written | str
             first = shows if place == 0 else first
         path.write_text(texts[0], encoding="utf-8")
     except OSError as error:
-        raise TargetError(f"{path} cannot be written: {error.strerror or error}; give another folder") from error
+        return f"{path} cannot be written ({error.strerror or error}); give another folder"
     return Written(path, first)
 
 
-def _file_name(fault: Fault) -> str:
+def _stem(fault: Fault) -> str:
     name = str(fault.func).removesuffix(".default").removeprefix("aten.")
-    return f"reproduce_{re.sub(r'[^A-Za-z0-9_]+', '_', name).strip('_')}.py"
+    return f"reproduce_{re.sub(r'[^A-Za-z0-9_]+', '_', name).strip('_')}"
 
 
-def _forms(fault: Fault, factor: float) -> Iterator[str]:
+def _free(folder: Path, stem: str) -> Path:
+    """The first name in the folder that is not taken by a file of somebody else's."""
+    names = itertools.chain([stem], (f"{stem}_{number}" for number in itertools.count(2)))
+    return next(path for name in names if _is_ours(path := folder / f"{name}.py"))
+
+
+def _is_ours(path: Path) -> bool:
+    try:
+        return not path.exists() or _MARK in path.read_text(encoding="utf-8", errors="replace")
+    except OSError:
+        return True  # it cannot be written either, which is told then
+
+
+def _forms(fault: Fault, factor: float, file: str) -> Iterator[str]:
     inputs = operands(fault.args, fault.kwargs)
     places = {id(tensor): place for place, tensor in enumerate(inputs)}
     shown = call(fault.func, fault.args, fault.kwargs, places)
@@ -84,7 +98,7 @@ def _forms(fault: Fault, factor: float) -> Iterator[str]:
             yield template.render(
                 operator=str(fault.func),
                 reason=_sentence(fault),
-                file=_file_name(fault),
+                file=file,
                 others=" and torchvision" if "import torchvision" in registration else "",
                 registration=registration,
                 factor=factor,
