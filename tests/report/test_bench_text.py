@@ -117,3 +117,11 @@ def test_formats_of_a_measurement_are_its_own() -> None:
     assert formats() == ("html", "json", "text")
     with pytest.raises(RegistryError, match="the known ones are html, json, text"):
         render(sample.faster(), "svg")
+
+
+def test_a_setting_that_is_not_set_is_left_out() -> None:
+    settings = (("instruction set", "AVX2"), ("oneDNN fp32 precision", "none"), ("deterministic", ""))
+    benchmark = replace(sample.faster(), conditions=replace(sample.CONDITIONS, settings=settings))
+    text = render(benchmark, "text", width=110)
+    assert "Settings  instruction set AVX2\n" in text
+    assert "precision" not in text.replace("±", "")

@@ -9,7 +9,7 @@ from nhwc.report.formatting import plural, shape_text, visible
 from nhwc.timing import Stop
 
 if TYPE_CHECKING:
-    from nhwc.timing import Benchmark
+    from nhwc.timing import Benchmark, Conditions
 
 MEANING = (
     "A ratio is the baseline's time over the variant's, paired within each round: above 1 is faster. Trust the ratios; "
@@ -55,11 +55,16 @@ def facts(benchmark: Benchmark) -> list[tuple[str, str]]:
         ("Device", f"{where.device}, {where.processor}, {where.cores:g} cores, {plural(where.threads, 'thread')}"),
         ("Memory", where.allocator),
         ("System", where.system),
-        ("Settings", ", ".join(f"{name} {value}" for name, value in where.settings)),
+        ("Settings", settings_text(where)),
         ("Versions", ", ".join(f"{name} {version}" for name, version in where.versions)),
         ("Started", benchmark.started),
     ]
     return [(label, visible(text)) for label, text in rows if text]
+
+
+def settings_text(conditions: Conditions) -> str:
+    """The settings that say something, joined by commas; "none" means that nothing was set."""
+    return ", ".join(f"{name} {value}" for name, value in conditions.settings if value not in {"", "none"})
 
 
 def sentences(texts: tuple[str, ...]) -> list[str]:

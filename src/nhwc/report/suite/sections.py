@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from nhwc.report.bench.sections import MEANING
+from nhwc.report.bench.sections import MEANING, settings_text
 from nhwc.report.formatting import plural, visible
 from nhwc.report.suite.summary import claimed_for
 
@@ -35,7 +35,7 @@ def facts(result: SuiteResult) -> list[tuple[str, str]]:
         ("Device", f"{where.device}, {where.processor}, {where.cores:g} cores, {plural(where.threads, 'thread')}"),
         ("Memory", where.allocator),
         ("System", where.system),
-        ("Settings", ", ".join(f"{name} {value}" for name, value in where.settings)),
+        ("Settings", settings_text(where)),
         ("Versions", ", ".join(f"{name} {version}" for name, version in where.versions)),
         ("Measured", f"{started[0]} to {started[-1]}" if started else ""),
     ]
