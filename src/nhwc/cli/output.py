@@ -37,6 +37,8 @@ def plan_files(paths: Sequence[Path], given: str | None, formats: Sequence[str])
         raise TargetError(f"--format {given!r} is unknown; the formats are {', '.join(formats)}")
     files = []
     for path in paths:
+        if path.is_dir():
+            raise TargetError(f"-o {path} is a folder; name a file in it, such as {path / 'report.html'}")
         format_ = given or _FORMAT_OF.get(path.suffix.lower())
         if format_ is None or format_ not in formats:
             *most, last = (ending for ending, known in _FORMAT_OF.items() if known in formats and ending != ".htm")
@@ -60,8 +62,6 @@ def _check_writable(path: Path) -> None:
 
 
 def _reason(path: Path, error: OSError) -> str:
-    if path.is_dir():
-        return "it is a folder"
     blocking = next((folder for folder in path.parents if folder.exists() and not folder.is_dir()), None)
     if blocking is not None:
         return f"a file stands where the folder {blocking} should be"

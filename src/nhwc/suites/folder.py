@@ -39,7 +39,9 @@ class Folder:
         try:
             self.path.mkdir(parents=True, exist_ok=True)
         except OSError as error:
-            raise TargetError(f"the folder {self.path} cannot be made: {error.strerror or error}") from error
+            raise TargetError(
+                f"the folder {self.path} cannot be made: {_in_the_way(self.path) or error.strerror}"
+            ) from error
         if not self._manifest.exists():
             document = {
                 "format": SUITE_FORMAT,
@@ -138,6 +140,12 @@ class Folder:
             self._manifest, SUITE_FORMAT, {1: read}, remedy=_REMEDY
         )
         return found
+
+
+def _in_the_way(path: Path) -> str:
+    """The file that stands where a folder should be, as a reason; empty where there is none."""
+    blocking = next((each for each in (path, *path.parents) if each.is_file()), None)
+    return "" if blocking is None else f"{blocking} is a file; name another folder, or move that file"
 
 
 def _read_failure(path: Path) -> str:
