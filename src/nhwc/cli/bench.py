@@ -34,7 +34,10 @@ BaselineOption = Annotated[
 ]
 PrecisionOption = Annotated[str, typer.Option("--precision", metavar="3%", help="Stop when intervals are this narrow.")]
 MarginOption = Annotated[str, typer.Option("--margin", metavar="1%", help="Every interval is widened by it.")]
-BudgetOption = Annotated[float, typer.Option("--budget", metavar="SECONDS", help="Seconds of rounds at most; starting and warming up come on top.")]
+BudgetOption = Annotated[
+    float,
+    typer.Option("--budget", metavar="SECONDS", help="Seconds of rounds at most; starting and warming up come on top."),
+]
 FailOption = Annotated[bool, typer.Option("--fail-slower", help="Exit with 1 where channels last is surely slower.")]
 FormatOption = Annotated[str | None, typer.Option("--format", metavar="text|json|html", help="Of the report.")]
 CompareOption = Annotated[
