@@ -295,7 +295,7 @@ def stand_in(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 def test_a_suite_measures_each_model_and_writes_a_page(run: Run, stand_in: Path, tmp_path: Path) -> None:
     ran = run("bench", "--suite", "tiny", "--models", "a,slower", "--batch", "2", "--budget", "5", "--threads", "1")
     assert ran.code == 0
-    assert "a inference: 1.31 (1.28 to 1.34), faster; the document: 1.26 to 1.76" in ran.err
+    assert "a inference: 1.31 (1.28 to 1.34), faster; the tutorial: 1.26 to 1.76" in ran.err
     assert "In inference, channels_last is faster in 1 of 2 models, slower in 1" in " ".join(ran.out.split())
     first, second, *_ = stand_in.read_text().splitlines()
     asked = "--batch 2 --variants contiguous,channels_last --baseline contiguous --precision 0.03 --margin 0.01"

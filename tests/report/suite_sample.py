@@ -30,7 +30,7 @@ def suite() -> SuiteResult:
         SuiteRow("vgg13", "training", CLAIM, bench_sample.failed()),
     )
     settings = (("batch", "8"), ("budget", "60"))
-    return SuiteResult("tutorial", "the models of a document", settings, bench_sample.CONDITIONS, rows, missing=2)
+    return SuiteResult("tutorial", "the models of a tutorial", settings, bench_sample.CONDITIONS, rows, missing=2)
 
 
 def hostile() -> SuiteResult:

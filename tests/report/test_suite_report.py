@@ -1,4 +1,4 @@
-"""The report of a suite: each ratio beside what the document claims, and nothing claimed that was not measured."""
+"""The report of a suite: each ratio beside what the tutorial claims, and nothing claimed that was not measured."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def test_golden_picture(golden: Callable[[str, str], None]) -> None:
 def test_each_mode_gets_a_sentence_that_adds_up() -> None:
     inference, training = headlines(suite_sample.suite())
     assert "faster in 5 of 8 models, slower in 1, not to be told apart in 1, 1 failed" in inference
-    assert inference.endswith("against the document's range, 3 below, 1 above, 1 within, 1 across an edge.")
+    assert inference.endswith("against the tutorial's range, 3 below, 1 above, 1 within, 1 across an edge.")
     assert "faster in 1 of 3 models, unstable in 1, 1 failed" in training
 
 
@@ -94,7 +94,7 @@ def test_without_a_claim_for_the_device_nothing_is_said_to_be_claimed() -> None:
     result = suite_sample.suite()
     bare = replace(result, rows=tuple(replace(row, claim=None) for row in result.rows))
     text = " ".join(rendered("text", bare).split())
-    assert "The document claims nothing for this kind of device." in text
+    assert "The tutorial claims nothing for this kind of device." in text
     assert "below" not in text
     assert 'class="claim"' not in rendered("html", bare)
 

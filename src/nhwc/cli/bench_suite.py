@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from nhwc.suites import Folder, Job
 
 _USUAL = ("contiguous", "channels_last")
-_USUAL_ON_GPU = ("contiguous+fp16", "channels_last+fp16")  # mixed precision, as the document trains
+_USUAL_ON_GPU = ("contiguous+fp16", "channels_last+fp16")  # mixed precision, as the tutorial trains
 _PAGE, _SUMMARY, _PICTURE = "index.html", "summary.json", "ratios.svg"
 
 
@@ -118,7 +118,7 @@ def _measure(
             if row is None:
                 return
             text = row_text(row)
-            told = text.failure or f"{text.ratio} ({text.interval}), {text.verdict}; the document: {text.claim}"
+            told = text.failure or f"{text.ratio} ({text.interval}), {text.verdict}; the tutorial: {text.claim}"
             say(f"{job.name}: {told}")
 
         suites.run(wanted, folder, command, tell, done)

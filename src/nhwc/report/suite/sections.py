@@ -16,10 +16,10 @@ def remarks(result: SuiteResult) -> list[str]:
     """How to read the ratios and the ranges beside them."""
     where = claimed_for(result)
     claims = (
-        f"The ranges are what the document claims for another machine ({visible(where)}): context for what is measured "
+        f"The ranges are what the tutorial claims for another machine ({visible(where)}): context for what is measured "
         "here, not put to the test by it."
         if where
-        else "The document claims nothing for this kind of device."
+        else "The tutorial claims nothing for this kind of device."
     )
     missing = f"{plural(result.missing, 'measurement is', 'measurements are')} missing yet." if result.missing else ""
     return [sentence for sentence in (MEANING, claims, missing) if sentence]

@@ -49,12 +49,12 @@ def row_text(row: SuiteRow) -> RowText:
 
 
 def claim_text(claim: Claim | None) -> str:
-    """The range that the document claims."""
+    """The range that the tutorial claims."""
     return NOT_LISTED if claim is None else f"{claim.low:.2f} to {claim.high:.2f}"
 
 
 def claimed_for(result: SuiteResult) -> str:
-    """The device that the claims in this result are made for, in the document's words."""
+    """The device that the claims in this result are made for, in the tutorial's words."""
     return next((row.claim.where for row in result.rows if row.claim is not None), "")
 
 
@@ -117,7 +117,7 @@ def _claims(rows: list[SuiteRow]) -> str:
         return ""
     counts = Counter(listed)
     parts = [f"{counts[each]} {each.value}" for each in Standing if counts[each]]
-    return f"; against the document's range, {', '.join(parts)}"
+    return f"; against the tutorial's range, {', '.join(parts)}"
 
 
 def _variant_failure(row: SuiteRow) -> str:

@@ -37,7 +37,7 @@ def _view(result: SuiteResult) -> dict[str, Any]:
         "version": visible(dict(result.conditions.versions).get("nhwc", "")),
         "headlines": said,
         "chart": chart_svg(_groups(result), " ".join(said)) if shown else "",
-        "claimed": f"; a pale band is the range that the document claims ({visible(where)})" if where else "",
+        "claimed": f"; a pale band is the range that the tutorial claims ({visible(where)})" if where else "",
         "tables": [
             {"mode": mode.capitalize(), "rows": [row_text(row) for row in result.of_mode(mode)]}
             for mode in result.modes

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
     from nhwc.suite import SuiteResult
 
-_HEADS = ("model", "ratio", "interval", "verdict", "the document", "measured")
+_HEADS = ("model", "ratio", "interval", "verdict", "the tutorial", "measured")
 _STYLES = {"faster": "green", "slower": "red", "failed": "red"}
 
 
