@@ -77,6 +77,13 @@ def test_reasons_for_an_unstable_machine_stand_on_the_page() -> None:
     assert "What moved under the measurement" in text
 
 
+def test_the_large_figures_of_an_unstable_machine_hold_no_ratio() -> None:
+    large = re.findall(r"<dd>([^<]*) <small>([^<]*)</small></dd>", render(sample.unstable(), "html"))
+    assert large[0] == ("not told", "the machine was unstable; it read 1.19")
+    assert "×" not in "".join(value for value, _ in large)
+    assert "<dd>1.31 × <small>" in render(sample.faster(), "html")
+
+
 def circle(svg: str) -> float:
     return float(re.search(r'<circle class="at" cx="([\d.]+)"', svg)[1])  # type: ignore[index]
 

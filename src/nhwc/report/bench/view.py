@@ -63,7 +63,10 @@ def _figures(benchmark: Benchmark) -> list[View]:
     made: list[tuple[str, str, str]] = []
     if first is not None and first.ratio is not None:
         label = f"{visible(first.name)} over {visible(base.name)}"
-        made.append((label, f"{ratio_text(first.ratio)} ×", interval_text(first.ratio)))
+        if verdict(benchmark) is Verdict.UNSTABLE:
+            made.append((label, "not told", f"the machine was unstable; it read {ratio_text(first.ratio)}"))
+        else:
+            made.append((label, f"{ratio_text(first.ratio)} ×", interval_text(first.ratio)))
     for variant in (base, first):
         if variant is not None and variant.samples_ms:
             rate = benchmark.throughput(variant)
