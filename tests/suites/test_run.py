@@ -185,9 +185,9 @@ def test_a_file_is_whole_or_as_it_was(tmp_path: Path, monkeypatch: pytest.Monkey
 
 def test_a_file_in_the_place_of_the_folder_is_one_sentence(tmp_path: Path) -> None:
     (tmp_path / "out").write_text("a file")
-    with pytest.raises(TargetError, match="cannot be made: .*out is a file; name another folder, or move that file"):
+    with pytest.raises(TargetError, match=r"cannot be made: .*out is a file; name another folder, or move that file"):
         tiny.measure(tmp_path / "out", "a")
-    with pytest.raises(TargetError, match="below cannot be made: .*out is a file; name another"):
+    with pytest.raises(TargetError, match=r"below cannot be made: .*out is a file; name another"):
         tiny.measure(tmp_path / "out" / "below", "a")
 
 
