@@ -334,6 +334,20 @@ def test_a_suite_resumes_and_renders_without_measuring(run: Run, stand_in: Path)
     assert len(stand_in.read_text().splitlines()) == 1
 
 
+@pytest.mark.parametrize("more", [(), ("--render",)])
+def test_a_damaged_file_is_named_and_the_others_are_rendered(
+    more: tuple[str, ...], run: Run, stand_in: Path, tmp_path: Path
+) -> None:
+    words = ("bench", "--suite", "tiny", "--modes", "inference", "--models", "a,slower")
+    assert run(*words).code == 0
+    (tmp_path / "nhwc-tiny" / "a.inference.json").write_text("{")
+    ran = run(*words, *more, "--format", "json")
+    assert ran.code == 1
+    assert "a.inference.json' is not JSON" in ran.err
+    assert "; delete nhwc-tiny/a.inference.json to measure it again\n" in ran.err
+    assert [row["verdict"] for row in json.loads(ran.out)["rows"]] == [None, "slower"]
+
+
 def test_a_suite_with_other_settings_is_refused(run: Run, stand_in: Path) -> None:
     assert run("bench", "--suite", "tiny", "--models", "a").code == 0
     ran = run("bench", "--suite", "tiny", "--models", "a", "--budget", "9")

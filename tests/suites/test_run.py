@@ -15,7 +15,7 @@ import pytest
 from report import bench_sample
 from suites import tiny
 
-from nhwc.errors import RegistryError, SchemaError, TargetError
+from nhwc.errors import RegistryError, TargetError
 from nhwc.suite import Standing
 from nhwc.suites import Folder, jobs, suite_named
 from nhwc.suites.files import write_whole
@@ -194,8 +194,15 @@ def test_a_file_in_the_place_of_the_folder_is_one_sentence(tmp_path: Path) -> No
 def test_a_damaged_measurement_is_named_not_measured_over(tmp_path: Path) -> None:
     tiny.measure(tmp_path / "out", "a")
     (tmp_path / "out" / "a.inference.json").write_text("{")
-    with pytest.raises(SchemaError, match=r"a\.inference\.json' is not JSON"):
-        tiny.measure(tmp_path / "out", "a")
+    folder, told = tiny.measure(tmp_path / "out", "a", "b")
+    assert told == ["b inference"]
+    result = folder.result(tiny.suite("a", "b"), jobs(tiny.suite("a", "b"), modes=["inference"]))
+    assert [(row.model, row.benchmark is None) for row in result.rows] == [("a", True), ("b", False)]
+    assert "a.inference.json' is not JSON" in result.rows[0].failure
+    assert result.rows[0].failure.endswith(
+        "; delete " + str(tmp_path / "out" / "a.inference.json") + " to measure it again"
+    )
+    assert (tmp_path / "out" / "a.inference.json").read_text() == "{"
 
 
 def test_the_result_holds_all_that_is_there_and_counts_what_is_missing(tmp_path: Path) -> None:

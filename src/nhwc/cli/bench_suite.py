@@ -61,6 +61,8 @@ def run_suite(
             say(f"what is finished is in {folder.path}; the same command resumes there")
             raise
     result = folder.result(suite, wanted)
+    for damage in filter(None, map(folder.damage, suites.jobs(suite))):
+        say(damage)
     _write(folder, result, files, output.TEXT if files else format_ or output.TEXT)
     _judge(result, fail_slower)
 

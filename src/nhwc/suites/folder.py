@@ -66,11 +66,19 @@ class Folder:
             )
 
     def finished(self, job: Job) -> bool:
-        """Whether the job's measurement is there. Raises SchemaError where its file is damaged."""
-        return self._result(job).exists() and self.load(job) is not None
+        """Whether the job's measurement is there, be it damaged: what took time to measure is not measured over."""
+        return self._result(job).exists()
+
+    def damage(self, job: Job) -> str:
+        """What is wrong with the file of the job's measurement, and what to do; empty where nothing is."""
+        try:
+            self.load(job)
+        except SchemaError as error:
+            return f"{str(error).rstrip('.')}; delete {self._result(job)} to measure it again"
+        return ""
 
     def load(self, job: Job) -> Benchmark | None:
-        """The job's measurement, None where it was not finished."""
+        """The job's measurement, None where it was not finished. Raises SchemaError where its file is damaged."""
         path = self._result(job)
         return load_bench(path) if path.exists() else None
 
@@ -95,8 +103,12 @@ class Folder:
         return self.path / name
 
     def row(self, job: Job, device: str) -> SuiteRow | None:
-        """What became of a job, beside what is claimed for ``device``; None where it was not tried."""
-        benchmark, failure = self.load(job), self.failure(job)
+        """What became of a job, beside what is claimed for ``device``; None where it was not tried.
+
+        A damaged file is a failure that says so.
+        """
+        damage = self.damage(job)
+        benchmark, failure = (None, damage) if damage else (self.load(job), self.failure(job))
         if benchmark is None and not failure:
             return None
         return SuiteRow(job.model.name, job.mode, job.model.claim(device), benchmark, failure)
@@ -104,7 +116,7 @@ class Folder:
     def result(self, suite: Suite, wanted: Sequence[Job]) -> SuiteResult:
         """Everything that is there; what is not there of ``wanted`` counts as missing.
 
-        Raises TargetError where this is no folder of the suite, SchemaError where a file in it is damaged.
+        Raises TargetError where this is no folder of the suite, SchemaError where ``suite.json`` is damaged.
         """
         if not self._manifest.exists():
             raise TargetError(f"{self.path} holds no run of a suite; run it first, or name its folder by --folder")
