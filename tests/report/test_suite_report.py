@@ -33,7 +33,29 @@ def test_each_mode_gets_a_sentence_that_adds_up() -> None:
     inference, training = headlines(suite_sample.suite())
     assert "faster in 5 of 8 models, slower in 1, not to be told apart in 1, 1 failed" in inference
     assert inference.endswith("against the tutorial's range, 3 below, 1 above, 1 within, 1 across an edge.")
-    assert "faster in 1 of 3 models, unstable in 1, 1 failed" in training
+    assert training.startswith(
+        "In training, nothing can be said of 1 of 3 models: the machine was unstable; channels_last is faster in 1 of "
+        "2 others, 1 failed"
+    )
+
+
+def test_of_unstable_results_alone_nothing_is_said_to_be_faster() -> None:
+    result = suite_sample.suite()
+    rows = [row for row in result.rows if row.verdict is Verdict.UNSTABLE]
+    (said,) = headlines(replace(result, rows=(rows[0], replace(rows[0], model="vgg16"))))
+    assert said == "In training, nothing can be said of 2 of 2 models: the machine was unstable."
+
+
+def test_why_a_result_is_unstable_stands_in_every_readable_report() -> None:
+    for format_ in ("text", "html"):
+        assert "vgg11 in training: the clock drifted." in rendered(format_)
+    assert '<tr class="soft"><td>vgg11</td><td class="n">1.40</td>' in rendered("html")
+    (row,) = [row for row in json.loads(rendered("json"))["rows"] if row["verdict"] == "unstable machine"]
+    assert row["unstable"] == ["the clock drifted."]
+
+
+def test_the_page_says_which_file_holds_the_samples() -> None:
+    assert "in MODEL.MODE.json, such as resnet50.training.json" in rendered("html")
 
 
 def test_the_geometric_mean_is_that_of_the_ratios_told() -> None:
@@ -59,14 +81,15 @@ def test_each_ratio_stands_beside_its_claim() -> None:
     assert texts["resnext101_32x8d", "inference"].standing == "across an edge"
     assert texts["squeezenet1_1", "inference"].standing == "above"
     assert (texts["mobilenet_v2", "inference"].claim, texts["mobilenet_v2", "inference"].standing) == (
-        "not on its list",
+        "not listed",
         "",
     )
 
 
 def test_an_unstable_row_is_not_set_against_its_claim() -> None:
     (row,) = [row for row in suite_sample.suite().rows if (row.model, row.mode) == ("vgg11", "training")]
-    assert (row_text(row).verdict, row_text(row).standing) == ("unstable machine", "")
+    text = row_text(row)
+    assert (text.verdict, text.standing, text.place, text.is_soft) == ("unstable", "", "unstable", True)
 
 
 def test_what_failed_is_told_by_model_and_mode() -> None:
@@ -136,3 +159,9 @@ def test_a_folder_without_results_says_so() -> None:
     assert headlines(empty) == ["Nothing was measured yet."]
     assert "68 measurements are missing yet." in " ".join(rendered("text", empty).split())
     assert Tree(rendered("html", empty)).open == []
+
+
+def test_no_cell_is_cut_in_80_columns() -> None:
+    text = renderer("text", "suite")(suite_sample.suite(), width=80)
+    for words in (" ratio ", " across an edge\n", " cannot tell ", "resnext101_32x8d "):
+        assert words in text

@@ -12,6 +12,9 @@ if TYPE_CHECKING:
     from nhwc.suite import SuiteResult
 
 
+SAMPLES = "The samples of each model are beside this page, in MODEL.MODE.json, such as resnet50.training.json."
+
+
 def remarks(result: SuiteResult) -> list[str]:
     """How to read the ratios and the ranges beside them."""
     where = claimed_for(result)

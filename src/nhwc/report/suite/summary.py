@@ -16,12 +16,15 @@ from nhwc.timing import Verdict
 if TYPE_CHECKING:
     from nhwc.suite import Claim, SuiteResult, SuiteRow
 
-NOT_LISTED = "not on its list"
+NOT_LISTED = "not listed"
 
 
 @dataclass(frozen=True)
 class RowText:
-    """Texts of one row. standing: where the interval lies against the claim, empty without one."""
+    """Texts of one row. standing: where the interval lies against the claim, empty without one.
+
+    place: the same for readers, with a word where nothing was set against the claim. is_soft: not to be relied on.
+    """
 
     model: str
     ratio: str
@@ -30,21 +33,26 @@ class RowText:
     claim: str
     standing: str
     failure: str
+    place: str
+    is_soft: bool
 
 
 def row_text(row: SuiteRow) -> RowText:
     """The texts of one row."""
     failure = row.failure or _variant_failure(row)
     word = "failed" if failure else NOTHING if row.verdict is None else row.verdict.value
-    told = row.claim is not None and row.ratio is not None and row.verdict is not Verdict.UNSTABLE
+    unstable = row.verdict is Verdict.UNSTABLE
+    standing = "" if row.claim is None or row.ratio is None or unstable else row.claim.standing(row.ratio).value
     return RowText(
         model=visible(row.model),
         ratio=ratio_text(row.ratio),
         interval=interval_text(row.ratio),
-        verdict=word,
+        verdict="unstable" if unstable and not failure else word,
         claim=claim_text(row.claim),
-        standing=row.claim.standing(row.ratio).value if told and row.claim and row.ratio else "",
+        standing=standing,
         failure=visible(failure.strip().rstrip(".")),
+        place="unstable" if unstable else standing,
+        is_soft=unstable,
     )
 
 
@@ -70,6 +78,16 @@ def failures(result: SuiteResult) -> list[str]:
     return [*failed, *(f"{sentence}." for sentence in variant_failures(result))]
 
 
+def unstable_reasons(result: SuiteResult) -> list[str]:
+    """A sentence for each model of which nothing can be said, with everything that moved under it."""
+    return [
+        f"{visible(row.model)} in {row.mode}: {visible('; '.join(each.strip().rstrip('.') for each in why))}."
+        for row in result.rows
+        if row.verdict is Verdict.UNSTABLE and row.benchmark is not None
+        for why in [row.benchmark.unstable or ("its times moved",)]
+    ]
+
+
 def failed_rows(result: SuiteResult) -> list[SuiteRow]:
     """The rows without a measurement, or with a variant that did not run."""
     return [row for row in result.rows if row.failure or row.benchmark is None or did_not_run(row.benchmark)]
@@ -89,19 +107,20 @@ def _headline(result: SuiteResult, mode: str) -> str:
     rows = result.of_mode(mode)
     told = [row for row in rows if row.ratio is not None and row.verdict is not Verdict.UNSTABLE]
     counts = Counter(row.verdict for row in told)
-    parts = [f"faster in {counts[Verdict.FASTER]} of {plural(len(rows), 'model')}"]
+    unstable = sum(row.verdict is Verdict.UNSTABLE for row in rows)
+    rest = len(rows) - unstable
+    parts = [f"faster in {counts[Verdict.FASTER]} of {plural(rest, 'other' if unstable else 'model')}"]
     if counts[Verdict.SLOWER]:
         parts.append(f"slower in {counts[Verdict.SLOWER]}")
     if counts[Verdict.CANNOT_TELL]:
         parts.append(f"not to be told apart in {counts[Verdict.CANNOT_TELL]}")
-    unstable = sum(row.verdict is Verdict.UNSTABLE for row in rows)
-    if unstable:
-        parts.append(f"unstable in {unstable}")
     failed = sum(bool(row_text(row).failure) for row in rows)
     if failed:
         parts.append(f"{failed} failed")
     name = next((visible(row.variant.name) for row in rows if row.variant is not None), "the variant")
-    return f"In {mode}, {name} is {', '.join(parts)}{_mean(told)}{_claims(told)}."
+    open_ = f"nothing can be said of {unstable} of {plural(len(rows), 'model')}: the machine was unstable"
+    said = f"{name} is {', '.join(parts)}{_mean(told)}{_claims(told)}"
+    return f"In {mode}, {'; '.join([open_] * bool(unstable) + [said] * bool(rest))}."
 
 
 def _mean(rows: list[SuiteRow]) -> str:

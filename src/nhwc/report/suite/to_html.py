@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any
 from nhwc.report.bench.chart import Bar, Group, chart_svg
 from nhwc.report.formatting import visible
 from nhwc.report.registry import report_format
-from nhwc.report.suite.sections import facts, remarks
-from nhwc.report.suite.summary import claimed_for, headlines, row_text
+from nhwc.report.suite.sections import SAMPLES, facts, remarks
+from nhwc.report.suite.summary import claimed_for, headlines, row_text, unstable_reasons
 from nhwc.report.templating import fill, ours
 
 if TYPE_CHECKING:
@@ -42,6 +42,8 @@ def _view(result: SuiteResult) -> dict[str, Any]:
             {"mode": mode.capitalize(), "rows": [row_text(row) for row in result.of_mode(mode)]}
             for mode in result.modes
         ],
+        "reasons": unstable_reasons(result),
+        "samples": SAMPLES,
         "remarks": remarks(result),
         "facts": facts(result),
     }
@@ -57,4 +59,5 @@ def _groups(result: SuiteResult) -> list[Group]:
 def _bar(row: SuiteRow) -> Bar:
     text = row_text(row)
     claim = None if row.claim is None else (row.claim.low, row.claim.high)
-    return Bar(text.model, row.ratio, text.verdict, "failed" if text.failure else "no ratio", claim)
+    verdict = "" if row.verdict is None else row.verdict.value
+    return Bar(text.model, row.ratio, verdict, "failed" if text.failure else "no ratio", claim)

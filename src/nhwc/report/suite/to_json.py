@@ -42,6 +42,7 @@ def _row(row: SuiteRow) -> dict[str, Any]:
         "mode": row.mode,
         "ratio": None if row.ratio is None else plain(dataclasses.asdict(row.ratio)),
         "verdict": None if row.verdict is None else row.verdict.value,
+        "unstable": [] if row.benchmark is None else list(row.benchmark.unstable),
         "claim": None if row.claim is None else plain(dataclasses.asdict(row.claim)),
         "standing": text.standing,
         "median_ms": plain(medians),

@@ -8,7 +8,7 @@ from rich.table import Table
 
 from nhwc.report.registry import report_format
 from nhwc.report.suite.sections import facts, remarks
-from nhwc.report.suite.summary import failures, headlines, row_text
+from nhwc.report.suite.summary import failures, headlines, row_text, unstable_reasons
 from nhwc.report.terminal import Paper, as_string
 
 if TYPE_CHECKING:
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from nhwc.suite import SuiteResult
 
 _HEADS = ("model", "ratio", "interval", "verdict", "the tutorial", "measured")
-_STYLES = {"faster": "green", "slower": "red", "failed": "red"}
+_STYLES = {"faster": "green", "unstable": "yellow", "slower": "red", "failed": "red"}
 
 
 def print_suite(result: SuiteResult, console: Console) -> None:
@@ -29,6 +29,7 @@ def print_suite(result: SuiteResult, console: Console) -> None:
         paper.gap()
         paper.line(mode.capitalize(), "bold")
         _print_table(result, mode, paper)
+    paper.section("Why nothing can be said", unstable_reasons(result))
     paper.section("Not measured", failures(result))
     paper.gap()
     for said in remarks(result):
@@ -50,7 +51,8 @@ def _print_table(result: SuiteResult, mode: str, paper: Paper) -> None:
         grid.add_column(justify="right" if name in {"ratio", "interval"} else "left", no_wrap=True)
     grid.add_row(*(paper.text(head, "dim") for head in _HEADS))
     for row in map(row_text, result.of_mode(mode)):
-        cells = (row.model, row.ratio, row.interval, row.verdict, row.claim, row.standing)
-        styles = ("", "", "", _STYLES.get(row.verdict, ""), "", "dim")
+        cells = (row.model, row.ratio, row.interval, row.verdict, row.claim, row.place)
+        number = "dim" if row.is_soft else ""
+        styles = ("", number, number, _STYLES.get(row.verdict, ""), "", "dim")
         grid.add_row(*(paper.text(cell, style) for cell, style in zip(cells, styles, strict=True)))
     paper.console.print(grid, width=paper.width, highlight=False)
