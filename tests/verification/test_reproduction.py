@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import math
+import os
+import time
 from pathlib import Path
 
 import pytest
@@ -13,7 +15,7 @@ from verification import planted
 from nhwc.verification.reproduction.functions import NotAloneError, standalone
 from nhwc.verification.reproduction.literals import NotWritableError, call, expression, real_values
 from nhwc.verification.reproduction.registration import registrations
-from nhwc.verification.reproduction.writer import _MARK, _TEMPLATE, _free
+from nhwc.verification.reproduction.writer import _MARK, _REPRODUCING, _TEMPLATE, _free, _shows, write_reproducer
 
 SCALE = 3
 TABLE = object()
@@ -110,3 +112,35 @@ def test_a_file_of_somebody_elses_keeps_its_name(tmp_path: Path) -> None:
 
 def test_every_written_file_carries_the_mark_that_makes_it_ours() -> None:
     assert _MARK in _TEMPLATE.read_text(encoding="utf-8")
+
+
+def test_a_file_that_is_run_runs_no_other_in_its_turn(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    file = tmp_path / "file.py"
+    file.write_text(f"import os\nprint('the fault shows')\nraise SystemExit(int(os.environ[{_REPRODUCING!r}]))")
+    assert _shows(file, time.monotonic() + 60) is True
+    monkeypatch.setenv(_REPRODUCING, "1")
+    told = write_reproducer(None, tmp_path, 8.0)  # type: ignore[arg-type]
+    assert isinstance(told, str) and "runs such a file itself" in told
+
+
+def test_a_file_that_never_ends_is_ended_with_all_that_it_started(tmp_path: Path) -> None:
+    file, noted = tmp_path / "file.py", tmp_path / "pid"
+    file.write_text(
+        "import subprocess, sys, time\n"
+        "child = subprocess.Popen([sys.executable, '-c', 'import time; time.sleep(600)'])\n"
+        f"with open({str(noted)!r}, 'w') as file:\n    file.write(str(child.pid))\n"
+        "time.sleep(600)\n"
+    )
+    assert _shows(file, time.monotonic() + 3) is None
+    status = Path(f"/proc/{noted.read_text()}/status")
+    for _ in range(100):  # the kernel takes a moment to bury what was killed
+        if not status.exists() or "State:\tZ" in status.read_text():
+            break
+        time.sleep(0.05)
+    else:
+        os.kill(int(noted.read_text()), 9)
+        pytest.fail("what the file started is still running")
+
+
+def test_no_time_left_is_no_answer(tmp_path: Path) -> None:
+    assert _shows(tmp_path / "file.py", time.monotonic() - 1) is None

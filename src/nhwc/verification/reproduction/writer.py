@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import contextlib
 import itertools
+import os
 import re
+import signal
 import subprocess
 import sys
 import tempfile
+import time
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -22,7 +26,10 @@ from nhwc.verification.structure import operands
 
 #: More than this does not belong into a source file; made-up values are then all that is tried.
 _MOST_BYTES = 4_000_000
-_TIMEOUT_S = 120.0
+#: All forms of one file together: a form that loads the user's script may run for as long as that does.
+_TIMEOUT_S = 60.0
+#: Set where a file is run, so that a script it loads, which may call nhwc.verify itself, does not run one in its turn.
+_REPRODUCING = "NHWC_REPRODUCING"
 _MARK = "It exits with 1 where the fault shows"
 _TEMPLATE = Path(__file__).parent / "reproduce.py.jinja"
 
@@ -41,7 +48,10 @@ def write_reproducer(fault: Fault, folder: Path, factor: float) -> Written | str
     Made-up values are tried before the real ones, the kernel's own source before the file that registers it. A file of
     that name that is not ours stays: ours then gets a number.
     """
+    if os.environ.get(_REPRODUCING):
+        return f"this process runs such a file itself ({_REPRODUCING} is set)"
     path = _free(folder, _stem(fault))
+    deadline = time.monotonic() + _TIMEOUT_S
     try:
         texts = list(_forms(fault, factor, path.name))
     except NotWritableError as error:
@@ -53,7 +63,7 @@ def write_reproducer(fault: Fault, folder: Path, factor: float) -> Written | str
         first: bool | None = None
         for place, text in enumerate(texts):
             path.write_text(text, encoding="utf-8")
-            shows = _shows(path)
+            shows = _shows(path, deadline)
             if shows:
                 return Written(path, True)
             first = shows if place == 0 else first
@@ -125,15 +135,38 @@ def _sentence(fault: Fault) -> str:
     return f"{text[:1].upper()}{text[1:]}."
 
 
-def _shows(path: Path) -> bool | None:
-    """Whether the file exits with 1 when it is run alone, away from the user's folder."""
+def _shows(path: Path, deadline: float) -> bool | None:
+    """Whether the file exits with 1 when it is run alone, away from the user's folder; None where time is up."""
+    left = deadline - time.monotonic()
+    if left <= 0:
+        return None
     command = [sys.executable, "-W", "ignore", str(path.resolve())]
-    with tempfile.TemporaryDirectory() as elsewhere:
+    with (
+        tempfile.TemporaryDirectory() as elsewhere,
+        subprocess.Popen(  # noqa: S603 our own file, with the Python that runs us
+            command,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
+            cwd=elsewhere,
+            env={**os.environ, _REPRODUCING: "1"},
+            start_new_session=True,
+        ) as child,
+    ):
         try:
-            done = subprocess.run(  # noqa: S603 our own file, with the Python that runs us
-                command, capture_output=True, timeout=_TIMEOUT_S, check=False, cwd=elsewhere
-            )
+            output, _ = child.communicate(timeout=left)
         except subprocess.TimeoutExpired:
             return None
+        finally:  # also on Ctrl-C, which a session of its own does not hear; and whatever the file has left running
+            _end(child)
     # the exit code alone is not enough: Python gives the same for an exception
-    return done.returncode == 1 and done.stdout.rstrip().endswith(b"the fault shows")
+    return child.returncode == 1 and output.rstrip().endswith(b"the fault shows")
+
+
+def _end(child: subprocess.Popen[bytes]) -> None:
+    """Kill a child with everything that it started."""
+    if hasattr(os, "killpg"):
+        with contextlib.suppress(ProcessLookupError, PermissionError):
+            os.killpg(child.pid, signal.SIGKILL)
+    elif child.poll() is None:
+        child.kill()
