@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import re
 from collections.abc import Callable
 from dataclasses import replace
 
@@ -117,6 +118,19 @@ def test_formats_of_a_measurement_are_its_own() -> None:
     assert formats() == ("html", "json", "text")
     with pytest.raises(RegistryError, match="the known ones are html, json, text"):
         render(sample.faster(), "svg")
+
+
+@pytest.mark.parametrize("width", [40, 60, 72, 80])
+def test_names_of_variants_are_never_cut(width: int) -> None:
+    _, table = re.split(r"^variant\b", render(sample.several(), "text", width=width), maxsplit=1, flags=re.MULTILINE)
+    for name in ("channels_last+compile", "contiguous+compile", "channels_last+bf16"):
+        assert re.search(rf"^{re.escape(name)}( |$)", table, re.MULTILINE)
+
+
+def test_samples_per_second_are_there_in_80_columns_where_they_fit() -> None:
+    assert "samples/s" in render(sample.faster(), "text", width=80)
+    assert "samples/s" not in render(sample.several(), "text", width=80)
+    assert "samples/s" in render(sample.several(), "text", width=60)  # the names stand above the numbers there
 
 
 def test_a_setting_that_is_not_set_is_left_out() -> None:

@@ -11,12 +11,14 @@ from nhwc.report.bench.plot import plot
 from nhwc.report.bench.rows import HEADS, rows
 from nhwc.report.bench.sections import MEANING, facts, sentences, stopped
 from nhwc.report.bench.summary import headline, verdict
+from nhwc.report.formatting import NOTHING
 from nhwc.report.registry import report_format
 from nhwc.report.terminal import Paper, as_string
 from nhwc.timing import Verdict
 
 if TYPE_CHECKING:
     from rich.console import Console
+    from rich.text import Text
 
     from nhwc.report.bench.rows import Row
     from nhwc.timing import Benchmark
@@ -28,7 +30,7 @@ _STYLES = {
     Verdict.UNSTABLE: "bold yellow",
     None: "bold yellow",
 }
-_WIDE = 96
+_GAP = 2
 
 
 def print_benchmark(benchmark: Benchmark, console: Console) -> None:
@@ -75,18 +77,36 @@ class _Page(Paper):
                 self.console.print(self.text(line), width=self.width, highlight=False, no_wrap=True, overflow="crop")
 
     def table(self, found: tuple[Row, ...]) -> None:
-        names = [name for name in HEADS if self.width >= _WIDE or name != "rate"]
-        names = [name for name in names if any(getattr(row, name) != "–" for row in found)]
-        grid = Table.grid(padding=(0, 2, 0, 0), expand=True)
-        for name in names:
-            if name == "name":
-                grid.add_column(ratio=1, overflow="fold")
-            else:
-                grid.add_column(justify="left" if name == "verdict" else "right", no_wrap=True)
+        """A line for each variant, without the rates if need be; where even that is too wide, its name stands above."""
         heads = {**HEADS, "interval": confidence_text(self.benchmark.confidence), "peak": "peak"}
-        grid.add_row(*(self.text(heads[name], "dim") for name in names))
+        columns = [name for name in HEADS if any(getattr(row, name) != NOTHING for row in found)]
+        lines = [{name: self.text(heads[name], "dim") for name in columns}]
         for row in found:
             style = _STYLES.get(Verdict(row.verdict)) if row.verdict in set(Verdict) else "dim"
-            cells = [self.text(getattr(row, name), style or "" if name == "verdict" else "") for name in names]
-            grid.add_row(*cells)
+            styles = {"verdict": style or ""}
+            lines.append({name: self.text(getattr(row, name), styles.get(name, "")) for name in columns})
+        widths = {name: max(line[name].cell_len for line in lines) for name in columns}
+        bare = [name for name in columns if name != "rate"]
+        beside = next((names for names in (columns, bare) if _total(names, widths) <= self.width), None)
+        below = next((names[1:] for names in (columns, bare) if _total(names[1:], widths) <= self.width), bare[1:])
+        for line in lines:
+            if beside is None:
+                self.console.print(line["name"], width=self.width, highlight=False)
+            self._cells(beside or below, line, widths)
+
+    def _cells(self, names: list[str], line: dict[str, Text], widths: dict[str, int]) -> None:
+        """One line of the table: the name takes what the others leave, so that they end at the right edge."""
+        grid = Table.grid(padding=(0, _GAP, 0, 0), expand=True)
+        if names[0] != "name":
+            grid.add_column(ratio=1)
+        for name in names:
+            if name == "name":
+                grid.add_column(ratio=1, no_wrap=True)
+            else:
+                grid.add_column(justify="left" if name == "verdict" else "right", no_wrap=True, width=widths[name])
+        grid.add_row(*([] if names[0] == "name" else [""]), *(line[name] for name in names))
         self.console.print(grid, width=self.width, highlight=False)
+
+
+def _total(names: list[str], widths: dict[str, int]) -> int:
+    return sum(widths[name] for name in names) + _GAP * (len(names) - 1)
