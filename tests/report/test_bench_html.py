@@ -137,7 +137,23 @@ def test_every_sample_is_a_dot_and_a_slower_round_lies_higher() -> None:
     for lane, variant in zip(drawn["rows"], benchmark.variants, strict=True):
         assert len(lane["dots"]) == len(variant.samples_ms)
         slowest = max(range(len(variant.samples_ms)), key=variant.samples_ms.__getitem__)
-        assert min(lane["dots"], key=lambda dot: dot["y"]) == lane["dots"][slowest]
+        assert min(dot["y"] for dot in lane["dots"]) == lane["dots"][slowest]["y"]
+
+
+def test_no_dot_leaves_its_lane_and_one_that_would_is_hollow_at_the_edge() -> None:
+    times = (10.0,) * 60 + (10.4,) * 20 + (40.0, 2.0)
+    benchmark = sample.benchmark(sample.timing("channels_last", 1.0, None, None, samples_ms=times))
+    drawn = lanes(benchmark)
+    assert drawn is not None
+    for lane in drawn["rows"]:
+        assert all(lane["top"] < dot["y"] < lane["top"] + drawn["deep"] for dot in lane["dots"])
+    dots = drawn["rows"][1]["dots"]
+    assert [index for index, dot in enumerate(dots) if dot["is_outside"]] == [80, 81]
+    tops = [lane["top"] for lane in drawn["rows"]]
+    assert tops[0] + drawn["deep"] < drawn["rows"][1]["y"] - 12 < tops[1]
+    text = render(benchmark, "html")
+    assert text.count('<circle class="outside"') >= 2
+    assert text.count('height="60" rx="3"/>') == 2
 
 
 def test_of_very_many_samples_no_spike_is_lost() -> None:
