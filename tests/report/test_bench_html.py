@@ -10,7 +10,7 @@ from report.test_html import Page
 
 from nhwc.report.bench import render
 from nhwc.report.bench.axis import axis_for
-from nhwc.report.bench.chart import Bar, Group, chart_svg
+from nhwc.report.bench.chart import Bar, Group, Heading, chart_svg
 from nhwc.report.bench.samples import lanes
 from nhwc.report.bench.to_html import to_html_fragment
 from nhwc.timing import Ratio
@@ -102,12 +102,12 @@ def test_a_claim_is_a_band_of_its_own_width() -> None:
     svg = chart_svg([Group("", (Bar("net", None, note="failed", claim=(1.08, 1.35)),))], "a chart")
     axis = axis_for([1.08, 1.35])
     width = float(re.search(r'class="claim" x="[\d.]+" y="[\d.]+" width="([\d.]+)"', svg)[1])  # type: ignore[index]
-    assert width == pytest.approx((axis.position(1.35) - axis.position(1.08)) * (648 - 232), abs=0.2)
+    assert width == pytest.approx((axis.position(1.35) - axis.position(1.08)) * (612 - 232), abs=0.2)
     assert "failed" in svg
 
 
 def test_a_chart_that_stands_alone_brings_its_colours_for_light_and_dark() -> None:
-    svg = chart_svg([Group("", (Bar("net", Ratio(1.5, 1.4, 1.6, 9)),))], "a chart", alone=True)
+    svg = chart_svg([Group("", (Bar("net", Ratio(1.5, 1.4, 1.6, 9)),))], "a chart", Heading("a title", ("a line",)))
     assert "prefers-color-scheme:dark" in svg
     for name in re.findall(r"var\((--[a-z-]+)\)", svg):
         assert svg.count(f"{name}:#") == 2, f"{name} has no colour of its own for light and dark"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable
 from dataclasses import replace
 
@@ -141,6 +142,21 @@ def test_the_chart_has_a_bar_for_each_ratio_and_a_band_for_each_claim() -> None:
     assert svg.count('class="claim"') == sum(row.claim is not None for row in result.rows)
     assert svg.count(">failed</text>") == 2
     assert ", unstable</text>" in svg
+
+
+def test_the_picture_says_by_itself_what_it_shows_and_where_it_was_measured() -> None:
+    texts = re.findall(r"<text[^>]*>([^<]*)</text>", rendered("svg"))
+    assert texts[:3] == [
+        "Channels last over contiguous: how many times as fast",
+        "cpu, AMD EPYC 7763 64-Core Processor, 2 threads",
+        "torch 2.14.1, batch 8, inference and training, 2026-03-14",
+    ]
+    for words in ("the range that the tutorial claims (Xeon, Ice Lake or newer)", "times as fast (logarithmic)"):
+        assert words in texts
+    assert {"Inference", "Training"} <= set(texts)
+    bare = replace(suite_sample.suite(), rows=tuple(replace(row, claim=None) for row in suite_sample.suite().rows))
+    assert "claims" not in "".join(re.findall(r"<text[^>]*>([^<]*)</text>", rendered("svg", bare)))
+    assert "how many times as fast" in rendered("svg", replace(bare, rows=()))
 
 
 def test_the_summary_holds_a_row_for_each_model_and_mode() -> None:

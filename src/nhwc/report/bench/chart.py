@@ -20,9 +20,12 @@ if TYPE_CHECKING:
     from nhwc.timing import Ratio
 
 WIDTH = 860
-_LEFT, _RIGHT = 232, 648
+_LEFT, _RIGHT = 232, 612
 _ROW, _TITLE, _TICKS, _MARGIN = 26, 40, 30, 14
 _LONGEST_LABEL = 29
+_EDGE, _TITLE_LINE, _LINE, _KEY = 20, 34, 20, 200
+_LONGEST_TITLE, _LONGEST_LINE = 90, 120
+_KEYS = (("faster", "faster, with its interval"), ("slower", "slower"), ("even", "cannot tell, or unstable"))
 _STYLES = {Verdict.FASTER.value: "faster", Verdict.SLOWER.value: "slower"}
 _COLOURS = re.compile(r"(--[a-z-]+): light-dark\((#\w+), (#\w+)\)")
 
@@ -46,13 +49,54 @@ class Group:
     bars: tuple[Bar, ...]
 
 
-def chart_svg(groups: Sequence[Group], about: str, *, alone: bool = False) -> Markup:
-    """The SVG element; ``alone``: with colours and a ground of its own, as a file that stands for itself.
+@dataclass(frozen=True)
+class Heading:
+    """What a chart that no page surrounds says above its rows. claimed: what the pale band is, empty for none."""
+
+    title: str
+    lines: tuple[str, ...]
+    claimed: str = ""
+
+
+def chart_svg(groups: Sequence[Group], about: str, heading: Heading | None = None) -> Markup:
+    """The SVG element; with a heading it is a file that stands for itself, with colours and a ground of its own.
 
     about: what the chart shows, for those who do not see it.
     """
-    view = {"about": about, "alone": alone, "style": Markup(_own_style() if alone else "")}  # noqa: S704 our own file
-    return Markup(fill("chart.j2", {**view, **_geometry(groups)}).strip())  # noqa: S704 escaped by the template
+    geometry = _geometry(groups)
+    view = {"about": about, "heading": None, "style": "", **geometry}
+    if heading is not None:
+        view |= _headed(heading, geometry)
+    return Markup(fill("chart.j2", view).strip())  # noqa: S704 escaped by the template
+
+
+def _headed(heading: Heading, geometry: dict[str, Any]) -> dict[str, Any]:
+    """The chart moved down and inwards, with lines, a legend and the axis's label above it."""
+    lines = [
+        {"y": _TITLE_LINE + _LINE * (place + 1), "text": shorten(line, _LONGEST_LINE)}
+        for place, line in enumerate(heading.lines)
+    ]
+    legend = _TITLE_LINE + _LINE * len(lines) + 30
+    claimed = legend + 24 if heading.claimed else legend
+    axis = claimed + 32
+    return {
+        "heading": {
+            "title": shorten(heading.title, _LONGEST_TITLE),
+            "title_y": _TITLE_LINE,
+            "lines": lines,
+            "marks": [
+                {"x": _EDGE + _KEY * place, "y": legend, "style": style, "text": text_}
+                for place, (style, text_) in enumerate(_KEYS)
+            ],
+            "claimed": {"y": claimed, "text": shorten(heading.claimed, _LONGEST_LINE)} if heading.claimed else None,
+            "axis": {"x": _EDGE + (_LEFT + _RIGHT) / 2, "y": axis},
+        },
+        "edge": _EDGE,
+        "down": axis + 6,
+        "width": geometry["width"] + 2 * _EDGE,
+        "height": geometry["height"] + axis + 6,
+        "style": Markup(_own_style()),  # noqa: S704 our own file
+    }
 
 
 def _geometry(groups: Sequence[Group]) -> dict[str, Any]:

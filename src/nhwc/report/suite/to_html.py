@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from nhwc.report.bench.chart import Bar, Group, chart_svg
-from nhwc.report.formatting import visible
+from nhwc.report.bench.chart import Bar, Group, Heading, chart_svg
+from nhwc.report.formatting import plural, visible
 from nhwc.report.registry import report_format
 from nhwc.report.suite.sections import SAMPLES, facts, remarks
 from nhwc.report.suite.summary import claimed_for, headlines, row_text, unstable_reasons
@@ -25,7 +25,7 @@ def render_html(result: SuiteResult) -> str:
 @report_format("svg", "suite")
 def render_svg(result: SuiteResult) -> str:
     """The chart as a file that stands for itself, light or dark as the reader prefers."""
-    return str(chart_svg(_groups(result), " ".join(headlines(result)), alone=True)) + "\n"
+    return str(chart_svg(_groups(result), " ".join(headlines(result)), _heading(result))) + "\n"
 
 
 def _view(result: SuiteResult) -> dict[str, Any]:
@@ -47,6 +47,28 @@ def _view(result: SuiteResult) -> dict[str, Any]:
         "remarks": remarks(result),
         "facts": facts(result),
     }
+
+
+def _heading(result: SuiteResult) -> Heading:
+    where, claimed = result.conditions, claimed_for(result)
+    measured = [row for row in result.rows if row.benchmark is not None]
+    pairs = {(row.variant.name, row.benchmark.baseline) for row in measured if row.benchmark and row.variant}
+    names = [visible(name.replace("_", " ")) for name in next(iter(sorted(pairs)), ("channels last", "contiguous"))]
+    batches = sorted({row.benchmark.batch for row in measured if row.benchmark and row.benchmark.batch})
+    batch = f"batch {' to '.join(str(each) for each in dict.fromkeys((batches[0], batches[-1])))}" if batches else ""
+    torch = dict(where.versions).get("torch", "")
+    place = (where.device, where.processor, plural(where.threads, "thread"))
+    setup = (f"torch {torch}" if torch else "", batch, " and ".join(result.modes), _days(result))
+    return Heading(
+        f"{names[0].capitalize()} over {names[1]}: how many times as fast",
+        tuple(visible(", ".join(filter(None, line))) for line in (place, setup)),
+        f"the range that the tutorial claims ({visible(claimed)})" if claimed else "",
+    )
+
+
+def _days(result: SuiteResult) -> str:
+    days = sorted({row.benchmark.started[:10] for row in result.rows if row.benchmark is not None})
+    return " to ".join(dict.fromkeys((days[0], days[-1]))) if days else ""
 
 
 def _groups(result: SuiteResult) -> list[Group]:
