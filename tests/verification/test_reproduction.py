@@ -120,7 +120,8 @@ def test_a_file_that_is_run_runs_no_other_in_its_turn(tmp_path: Path, monkeypatc
     assert _shows(file, time.monotonic() + 60) is True
     monkeypatch.setenv(_REPRODUCING, "1")
     told = write_reproducer(None, tmp_path, 8.0)  # type: ignore[arg-type]
-    assert isinstance(told, str) and "runs such a file itself" in told
+    assert isinstance(told, str)
+    assert "runs such a file itself" in told
 
 
 def test_a_file_that_never_ends_is_ended_with_all_that_it_started(tmp_path: Path) -> None:

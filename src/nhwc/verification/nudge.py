@@ -14,6 +14,7 @@ from torch.utils._python_dispatch import TorchDispatchMode, _disable_current_mod
 
 from nhwc.recorder.arguments import encode
 from nhwc.variants import Setup
+from nhwc.verification.normalisation import move_statistics
 from nhwc.verification.run import named_inputs
 
 #: Parts of the names of operators that sum.
@@ -80,6 +81,7 @@ class Rounding(TorchDispatchMode):
                 if tensor.is_floating_point() and tensor.layout is torch.strided:
                     self._seed += 1
                     tensor.copy_(nudged(tensor, self._seed, self._roundings))
+            move_statistics(func, args, result, self._seed, self._roundings)
         return result
 
 

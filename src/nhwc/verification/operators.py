@@ -21,6 +21,7 @@ from nhwc.recorder.run import first_line
 from nhwc.recorder.state import StepGuard
 from nhwc.recorder.storage import TensorReader
 from nhwc.verification.judge import Baseline
+from nhwc.verification.normalisation import move_statistics
 from nhwc.verification.nudge import nudged
 from nhwc.verification.run import Results
 from nhwc.verification.statistics import sizes_in_call
@@ -139,6 +140,9 @@ class Comparer(CallRecorder):  # type: ignore[no-untyped-call]
             result = func(*own_args, **own_kwargs)
         except Exception:  # noqa: BLE001 - a kernel refuses in its own way: there is then nothing to compare with
             return None
+        if nudge is not None:
+            with torch.no_grad():
+                move_statistics(func, own_args, result, nudge, 1.0)
         return _Repeated(
             _outcome(func, own_args, own_kwargs, result),
             shared_unsaid(func, inputs, operands((result,), {})),
