@@ -37,6 +37,18 @@ def wrong_values_custom(x: torch.Tensor, scale: float) -> torch.Tensor:
     return y
 
 
+# values that are a little too large, in whatever dtype
+
+library.define("too_large(Tensor x) -> Tensor")
+
+
+def too_large(x: torch.Tensor) -> torch.Tensor:
+    return x * 2 * (1.05 if is_last(x) else 1)
+
+
+library.impl("too_large", too_large, "CPU")
+
+
 # wrong values in the backward operator alone
 
 library.define("square(Tensor x) -> Tensor")

@@ -61,6 +61,20 @@ def test_a_lucky_contiguous_error_of_zero_is_covered_by_a_floor(roundings: int, 
     assert baseline.judge(results(off(roundings * EPS)))[0].passed is passed
 
 
+@pytest.mark.parametrize(("roundings", "passed"), [(7, True), (10, False)])
+def test_the_floor_of_a_coarse_dtype_is_lower(roundings: int, passed: bool) -> None:
+    epsilon = torch.finfo(torch.bfloat16).eps
+    baseline = Baseline(results(off(0.0)), results(off(0.0)), 8.0, rounding=epsilon)
+    assert baseline.judge(results(off(roundings * epsilon)))[0].passed is passed
+
+
+@pytest.mark.parametrize(("roundings", "passed"), [(1.5, True), (3, False)])
+def test_one_operator_may_be_a_few_roundings_of_a_coarse_dtype_off(roundings: float, passed: bool) -> None:
+    epsilon = torch.finfo(torch.bfloat16).eps
+    baseline = Baseline(results(off(0.0)), results(off(0.0)), 8.0, rounding=epsilon, single=True)
+    assert baseline.judge(results(off(roundings * epsilon)))[0].passed is passed
+
+
 def test_contiguous_runs_with_nudged_values_widen_the_limit() -> None:
     baseline = Baseline(results(off(1e-6)), results(ONES), 8.0)
     assert not baseline.judge(results(off(1e-3)))[0].passed

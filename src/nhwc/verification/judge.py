@@ -22,6 +22,11 @@ from nhwc.verification.run import Key, Results
 
 #: Of the coarsest dtype that takes part: what any format may be off, however lucky contiguous format is.
 FLOOR_ROUNDINGS = 4.0
+#: Dtypes from this epsilon on (float16, bfloat16) are so coarse that the floor would hide a result a fifth too large.
+LOW_EPSILON = 2.0**-10
+_FLOOR_ROUNDINGS_LOW = 1.0
+#: What a single operator may be further off in such a dtype than contiguous format: one kernel rounds once.
+SLACK_ROUNDINGS = 2.0
 #: A result that is zero but for rounding has no digit right in any format (a contiguous error above 1): how large the
 #: rest is depends on the order of summation alone, and it may be this many times as large.
 _CANCELLED = 100.0
@@ -38,6 +43,8 @@ class Baseline:
     reference: the float64 results; None judges against ``contiguous`` alone.
     rounding: the epsilon of the dtype that the variant computes in (autocast's), 0 for each result's own.
     least: sizes that results count as where they are smaller.
+    single: the results are those of one operator call: a coarse dtype then allows a few roundings more than contiguous
+    format has, not ``factor`` times that.
     """
 
     def __init__(
@@ -47,8 +54,10 @@ class Baseline:
         factor: float,
         rounding: float = 0.0,
         least: Mapping[Key, float] | None = None,
+        single: bool = False,
     ) -> None:
         self._least = least or {}
+        self._single = single
         self.contiguous = contiguous
         self.factor = factor
         self._reference = reference
@@ -136,9 +145,8 @@ class Baseline:
         if broken:
             return _failed(key, f"{broken} of {value.numel()} elements are not finite; in contiguous format they are")
         found, chance = distance(value, self.reference_of(key), compared, self._size(key)), self._chance[key]
-        floor = self._floor(ours)
         pairs = [
-            (each, by_chance, self.factor * max(by_chance, floor) * (_CANCELLED if by_chance > 1 else 1))
+            (each, by_chance, self._limit(by_chance, ours))
             for each, by_chance in ((found.rms, chance.rms), (found.peak, chance.peak))
         ]
         error, by_chance, limit = max(pairs, key=lambda pair: pair[0] / pair[2] if pair[2] else pair[0])
@@ -156,9 +164,21 @@ class Baseline:
             self._sizes[key] = self._least.get(key, 0.0) or statistics.least_size(key, self.contiguous.tensors)
         return self._sizes[key]
 
+    def _limit(self, by_chance: float, value: torch.Tensor) -> float:
+        often = _CANCELLED if by_chance > 1 else 1.0
+        epsilon = self._epsilon(value)
+        if self._single and epsilon >= LOW_EPSILON:
+            return max(2 * by_chance, by_chance + SLACK_ROUNDINGS * epsilon) * often
+        return self.factor * max(by_chance, self._floor(value)) * often
+
     def _floor(self, value: torch.Tensor) -> float:
+        epsilon = self._epsilon(value)
+        return (_FLOOR_ROUNDINGS_LOW if epsilon >= LOW_EPSILON else FLOOR_ROUNDINGS) * epsilon
+
+    def _epsilon(self, value: torch.Tensor) -> float:
+        """Of the coarsest dtype that takes part, 0 for whole numbers."""
         value = plain(value)
-        return FLOOR_ROUNDINGS * max(torch.finfo(value.dtype).eps, self._rounding) if value.is_floating_point() else 0.0
+        return max(torch.finfo(value.dtype).eps, self._rounding) if value.is_floating_point() else 0.0
 
 
 def _spread(moved: torch.Tensor | None, ours: torch.Tensor, scale: torch.Tensor) -> float:

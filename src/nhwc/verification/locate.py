@@ -38,7 +38,6 @@ class Locator:
     tape: Tape
     base: str
     factor: float
-    rounding: float
 
     def operator(self, spec: str) -> Found:
         """The first operator call at fault."""
@@ -50,7 +49,7 @@ class Locator:
             for name, tensor in [*setup.model.named_parameters(), *setup.model.named_buffers(), *named_inputs(setup)]:
                 tensors.give_name(tensor, name)
             with ModuleStack(setup.model) as modules:
-                comparer = Comparer(modules, tensors, self.factor, self.rounding, self.tape.own)
+                comparer = Comparer(modules, tensors, self.factor, self.tape.own)
                 kept.append(comparer)
                 watch = OptimizerWatch(comparer.enter_optimizer, lambda _optimizer: comparer.leave_optimizer())
                 with watch, comparer:

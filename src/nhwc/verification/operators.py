@@ -6,7 +6,7 @@ A call is repeated alone, so that what earlier calls did wrong is not held again
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -65,16 +65,13 @@ class Comparer(CallRecorder):  # type: ignore[no-untyped-call]
     ignored: operators that draw random numbers unsaid.
     """
 
-    def __init__(
-        self, modules: ModuleStack, tensors: TensorReader, factor: float, rounding: float, ignored: Sequence[str]
-    ) -> None:
+    def __init__(self, modules: ModuleStack, tensors: TensorReader, factor: float, ignored: Sequence[str]) -> None:
         super().__init__(modules, tensors, StepGuard(), None, inner=False)
         self.fault: Fault | None = None
         self.by_strides: Fault | None = None
         self.raised: Fault | None = None
         self.unsteady: list[str] = []
         self._factor = factor
-        self._rounding = rounding
         self._ignored = frozenset(ignored)
 
     def __torch_dispatch__(
@@ -170,7 +167,9 @@ class Comparer(CallRecorder):  # type: ignore[no-untyped-call]
             return "its result lies in the memory of its operand, unsaid by its schema; in contiguous format not", None
         double = self._repeat(func, args, kwargs, values, double=True)
         reference = double.results if double is not None else None
-        baseline = Baseline(contiguous.results, reference, self._factor, self._rounding, sizes_in_call(func, args))
+        rounding = _coarsest(values.values())
+        least = sizes_in_call(func, args)
+        baseline = Baseline(contiguous.results, reference, self._factor, rounding, least, single=True)
         ours = _outcome(func, args, kwargs, result)
         for nudge in range(_NUDGES + 1):
             failed = next((each for each in baseline.judge(ours) if not each.passed), None)
@@ -202,6 +201,11 @@ def _outcome(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any], result: A
     named = [(f"result {place}", tensor) for place, tensor in enumerate(outputs)]
     named += [(f"written operand {place}", tensor) for place, tensor in enumerate(meant) if id(tensor) not in known]
     return Results({("output", name): tensor.detach() for name, tensor in named})
+
+
+def _coarsest(values: Iterable[torch.Tensor]) -> float:
+    """The greatest epsilon among the operands of a call: that of autocast counts only where it takes part."""
+    return max((torch.finfo(value.dtype).eps for value in values if value.is_floating_point()), default=0.0)
 
 
 def _by_strides(func: Any) -> str:

@@ -19,7 +19,7 @@ from nhwc.recorder.state import StepGuard
 from nhwc.variants import parse
 from nhwc.variants.registry import Kind
 from nhwc.verification.distance import distance, plain
-from nhwc.verification.judge import Baseline
+from nhwc.verification.judge import LOW_EPSILON, Baseline
 from nhwc.verification.locate import Locator
 from nhwc.verification.nonfinite import notes_of
 from nhwc.verification.nudge import Rounding, nudge
@@ -211,11 +211,12 @@ class Verifier:
         suspects = set() if compiled else structure.suspects(base.structure)
         if failed:
             return self._diverged(spec, base, judged, failed, compiled)
-        # limits that nudged runs have widened may hide a small fault, which the operators alone still show
-        if suspects or (base.nudges and not compiled):
+        # limits that nudged runs or a coarse dtype have widened may hide a fault, which the operators alone still show
+        wide = bool(base.nudges) or base.rounding >= LOW_EPSILON
+        if suspects or (wide and not compiled):
             found = self._locator(base).operator(spec)
             fault = found.fault
-            if fault is not None and not fault.by_strides and (base.nudges or str(fault.func) in suspects):
+            if fault is not None and not fault.by_strides and (wide or str(fault.func) in suspects):
                 divergence = self._reproduced(spec, found.divergence, fault)
                 reason = f"every result is within its limit, but {fault.call.operator} is at fault"
                 return VariantProof(spec, spec, Outcome.DIVERGED, reason, judged, divergence)
@@ -307,7 +308,7 @@ class Verifier:
         )
 
     def _locator(self, base: _Base) -> Locator:
-        return Locator(self.subject, self.tape, base.spec, self.factor, base.rounding)
+        return Locator(self.subject, self.tape, base.spec, self.factor)
 
     def _reproduced(self, spec: str, divergence: Divergence | None, fault: Fault | None) -> Divergence | None:
         if divergence is None or fault is None or self.reproducer is None:

@@ -18,7 +18,7 @@ from pathlib import Path
 import jinja2
 import torch
 
-from nhwc.verification.judge import FLOOR_ROUNDINGS
+from nhwc.verification.judge import FLOOR_ROUNDINGS, LOW_EPSILON, SLACK_ROUNDINGS
 from nhwc.verification.operators import Fault
 from nhwc.verification.reproduction.literals import NotWritableError, call, random_values, real_values
 from nhwc.verification.reproduction.registration import registrations
@@ -113,6 +113,8 @@ def _forms(fault: Fault, factor: float, file: str) -> Iterator[str]:
                 registration=registration,
                 factor=factor,
                 roundings=FLOOR_ROUNDINGS,
+                low=LOW_EPSILON,
+                slack=SLACK_ROUNDINGS,
                 device=repr(str(device)),
                 operands=[
                     {"text": text, "dtype": value.dtype, "strides": fault.strides[id(tensor)]}
