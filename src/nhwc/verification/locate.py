@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterator
+import functools
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 
 from nhwc.model import Phase, Source
@@ -13,6 +14,7 @@ from nhwc.recorder.optimizers import OptimizerWatch
 from nhwc.recorder.storage import TensorReader
 from nhwc.variants import Setup
 from nhwc.verification.modules import Visit, first_difference, source_of, visits_of
+from nhwc.verification.nudge import nudge
 from nhwc.verification.operators import Comparer, Fault
 from nhwc.verification.run import StepError, Subject, named_inputs, run
 from nhwc.verification.tape import Tape
@@ -38,6 +40,7 @@ class Locator:
     tape: Tape
     base: str
     factor: float
+    rounding: float
 
     def operator(self, spec: str) -> Found:
         """The first operator call at fault."""
@@ -63,8 +66,9 @@ class Locator:
 
     def module(self, spec: str, failed: tuple[ResultError, ...]) -> Divergence | None:
         """The first module whose outputs differ although its inputs agree, or whose parameters' gradients do."""
-        ours, theirs = self._visits(self.base), self._visits(spec)
-        visit = first_difference(ours, theirs)
+        theirs = self._visits(spec)
+        moved = self._visits(self.base, functools.partial(nudge, seed=1, rounding=self.rounding))
+        visit = first_difference(self._visits(self.base), theirs, moved)
         if visit is not None:
             kind = type(visit.module).__name__
             reason = (
@@ -82,10 +86,10 @@ class Locator:
         )
         return Divergence(kind, last.path, source_of(last.module), Phase.BACKWARD, (), (), reason)
 
-    def _visits(self, spec: str) -> list[Visit]:
+    def _visits(self, spec: str, change: Callable[[Setup], None] | None = None) -> list[Visit]:
         visits: list[Visit] = []
         with contextlib.suppress(StepError):
-            run(self.subject, spec, self.tape.replaying(), watch=lambda setup: visits_of(setup, visits))
+            run(self.subject, spec, self.tape.replaying(), change=change, watch=lambda setup: visits_of(setup, visits))
         return visits
 
 

@@ -49,22 +49,36 @@ def visits_of(setup: Setup, visits: list[Visit]) -> Iterator[None]:
         handle.remove()
 
 
-def first_difference(contiguous: list[Visit], variant: list[Visit]) -> Visit | None:
+def first_difference(contiguous: list[Visit], variant: list[Visit], nudged: list[Visit]) -> Visit | None:
     """The first visit of the variant that turns inputs that agree into outputs that do not.
 
-    Outputs count against everything seen before, so that a module is not blamed for what its parts amplify bit by bit.
+    Outputs count against everything seen before, so that a module is not blamed for what its parts amplify bit by bit,
+    and against ``nudged``, a contiguous run whose values were moved by roundings. Where the inputs of a module jump,
+    the module around it is the one: it changed them between its parts.
     """
     furthest = 0.0
-    for ours, theirs in zip(contiguous, variant, strict=False):
+    for place, (ours, theirs) in enumerate(zip(contiguous, variant, strict=False)):
         if ours.path != theirs.path:
             return None
-        furthest = max(furthest, _furthest(ours.inputs, theirs.inputs))
-        after = _furthest(ours.outputs, theirs.outputs)
         rounding = max((torch.finfo(t.dtype).eps for t in ours.outputs if t.is_floating_point()), default=0.0)
-        if after > _JUMP * max(furthest, rounding):
+        moved = nudged[place] if place < len(nudged) and nudged[place].path == ours.path else ours
+        before, after = _furthest(ours.inputs, theirs.inputs), _furthest(ours.outputs, theirs.outputs)
+        allowed = _JUMP * max(furthest, rounding)
+        if before > max(allowed, _JUMP * _furthest(ours.inputs, moved.inputs)):
+            return _around(theirs, place, contiguous, variant, allowed)
+        if after > _JUMP * max(furthest, before, rounding, _furthest(ours.outputs, moved.outputs)):
             return theirs
-        furthest = max(furthest, after)
+        furthest = max(furthest, before, after)
     return None
+
+
+def _around(inner: Visit, place: int, contiguous: list[Visit], variant: list[Visit], allowed: float) -> Visit:
+    """The innermost module around ``inner`` whose own inputs still agree: those around it end after it."""
+    for ours, theirs in zip(contiguous[place + 1 :], variant[place + 1 :], strict=False):
+        encloses = theirs.path == "" or inner.path.startswith(f"{theirs.path}.")
+        if encloses and _furthest(ours.inputs, theirs.inputs) <= allowed:
+            return theirs
+    return inner
 
 
 def source_of(module: nn.Module) -> Source | None:

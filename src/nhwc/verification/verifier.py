@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import math
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
@@ -36,6 +37,8 @@ CONTIGUOUS = "contiguous"
 MOST_NUDGES = 6
 #: Two runs further apart than this are not apart by rounding: in float64, and in the model's own dtype.
 _NOISE_DOUBLE, _NOISE = 1e-6, 1e-3
+#: An error this many times its limit, and this great, is not explained by a discontinuity that no nudged run met.
+_BEYOND, _BEYOND_ERROR = 1e3, 1e-2
 
 
 @dataclass
@@ -280,10 +283,15 @@ class Verifier:
             unsteady = f"the operator {found.unsteady[0]} is not deterministic: repeated on the same values it differs"
             return VariantProof(spec, spec, Outcome.NOT_COMPARABLE, unsteady, judged)
         divergence_ = found.divergence or locator.module(eager, failed)
-        if divergence_ is None or (found.fault is None and divergence_.phase is not Phase.FORWARD):
+        unexplained = divergence_ is not None and (divergence_.phase is Phase.FORWARD or _is_beyond(worst))
+        if found.fault is None and not unexplained:
+            has_relu = any("relu" in name or "threshold" in name for name in base.structure.shared)
+            such_as = (
+                "a ReLU at zero, a batch norm over few values" if has_relu else "such as a batch norm over few values"
+            )
             reason += (
                 "; every operator and module agrees on the same values, so that a discontinuity may have amplified "
-                "rounding (a ReLU at zero, a batch norm over few values): verify with a larger batch"
+                f"rounding ({such_as}): verify with a larger batch"
             )
             return VariantProof(spec, spec, Outcome.NOT_COMPARABLE, reason, judged, divergence_)
         return VariantProof(
@@ -308,7 +316,7 @@ class Verifier:
         )
 
     def _locator(self, base: _Base) -> Locator:
-        return Locator(self.subject, self.tape, base.spec, self.factor)
+        return Locator(self.subject, self.tape, base.spec, self.factor, base.rounding)
 
     def _reproduced(self, spec: str, divergence: Divergence | None, fault: Fault | None) -> Divergence | None:
         if divergence is None or fault is None or self.reproducer is None:
@@ -337,6 +345,11 @@ def _unsteady(first: Results, second: Results, reference: Results | None, again:
         if apart.rms > _NOISE_DOUBLE and 0 < noise.rms * _size(value) < apart.rms * _size(reference.tensors[key]) * 1e3:
             return key[1]
     return ""
+
+
+def _is_beyond(failed: ResultError) -> bool:
+    """Whether a result is off by more than amplified rounding: nudged runs, which set its limit, moved it far less."""
+    return failed.error > max(_BEYOND * failed.limit, _BEYOND_ERROR) and (failed.limit > 0 or math.isinf(failed.error))
 
 
 def _size(value: torch.Tensor) -> float:
