@@ -145,3 +145,20 @@ def test_a_file_that_never_ends_is_ended_with_all_that_it_started(tmp_path: Path
 
 def test_no_time_left_is_no_answer(tmp_path: Path) -> None:
     assert _shows(tmp_path / "file.py", time.monotonic() - 1) is None
+
+
+def louder(x: torch.Tensor) -> torch.Tensor:
+    return x.clamp(min=0) * SCALE
+
+
+def test_a_kernel_of_torchs_that_was_overridden_comes_with_its_source() -> None:
+    assert registrations(torch.ops.aten.relu.default, "cpu") == [""]
+    library = torch.library.Library("aten", "IMPL")
+    try:
+        library.impl("relu", louder, "CPU", allow_override=True)
+        embedded, by_file = registrations(torch.ops.aten.relu.default, "cpu")
+    finally:
+        library._destroy()
+    assert "def louder" in embedded
+    assert "library.impl('relu', louder, 'CPU', allow_override=True)" in embedded
+    assert __file__ in by_file

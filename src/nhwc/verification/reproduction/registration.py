@@ -26,7 +26,7 @@ def registrations(func: Any, device: str) -> list[str]:
     """Ways to make ``func`` known, the best first, each as code; one empty string where torch has it from the start."""
     namespace = func.namespace
     if namespace in _TORCHS_OWN:
-        return [""]
+        return [*_embedded(func, device), *_by_file(func)] if is_overridden(func) else [""]
     if namespace == "torchvision":
         return ["import torchvision"]
     found = [*_embedded(func, device), *_by_file(func)]
@@ -34,6 +34,11 @@ def registrations(func: Any, device: str) -> list[str]:
     if libraries:
         found.append("\n".join(f"torch.ops.load_library({path!r})" for path in libraries))
     return found
+
+
+def is_overridden(func: Any) -> bool:
+    """Whether Python code of somebody else's registered a kernel of one of torch's own operators."""
+    return func.namespace in _TORCHS_OWN and bool(_files(func))
 
 
 def _embedded(func: Any, device: str) -> Iterator[str]:
@@ -45,6 +50,12 @@ def _embedded(func: Any, device: str) -> Iterator[str]:
             continue
         schema = str(func._schema).partition("::")[2]
         name = schema.partition("(")[0]
+        if func.namespace in _TORCHS_OWN:
+            yield (
+                f"{source}\n\n\nlibrary = torch.library.Library({func.namespace!r}, 'IMPL')\n"
+                f"library.impl({name!r}, {own}, {key!r}, allow_override=True)"
+            )
+            continue
         yield (
             f"{source}\n\n\nlibrary = torch.library.Library({func.namespace!r}, 'FRAGMENT')\n"
             f"library.define({schema!r})\nlibrary.impl({name!r}, {own}, {key!r})"
@@ -117,7 +128,9 @@ def _tells_of(call: ast.Call, plain: str) -> bool:
     function = call.func
     name = function.attr if isinstance(function, ast.Attribute) else getattr(function, "id", "")
     return name == "impl" and any(
-        isinstance(each, ast.Constant) and isinstance(each.value, str) and each.value.rpartition("::")[2] == plain
+        isinstance(each, ast.Constant)
+        and isinstance(each.value, str)
+        and each.value.rpartition("::")[2].partition(".")[0] == plain
         for each in call.args
     )
 
