@@ -128,6 +128,8 @@ def test_a_view_that_raises_in_channels_last_alone() -> None:
     assert variant.outcome is Outcome.RAISED
     assert variant.divergence.operator == "aten.view.default"
     assert ".view(" in variant.divergence.source.text
+    assert "view size is not compatible" in variant.divergence.reason
+    assert "view size" not in variant.reason  # the message is long, and told once
 
 
 @pytest.mark.parametrize("kind", [torch.optim.AdamW, torch.optim.SGD])
@@ -292,3 +294,10 @@ def test_what_cannot_be_asked_for_is_refused() -> None:
         nhwc.verify(nn.ReLU(), images(), train=True)
     with pytest.raises(ModelError, match="returns no tensor"):
         nhwc.verify(type("Empty", (nn.Module,), {"forward": lambda self, x: None})(), images())
+
+
+def test_operators_that_never_run_in_another_format_are_named() -> None:
+    model = nn.Sequential(nn.Conv2d(3, 4, 3), nn.RReLU())
+    notes = nhwc.verify(model, images(), train=True).notes
+    assert any("not verified: aten.rrelu_with_noise" in note for note in notes), notes
+    assert any("in 1 operator call," in note for note in notes), notes

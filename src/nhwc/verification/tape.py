@@ -43,12 +43,14 @@ class Tape:
 
     mismatch: why a replaying run could not be given the draws, empty where it could.
     own: operators that draw from torch's generator without saying so; they cannot be replayed.
+    unverified: operators whose answers depend on their operands too; they never run in another format.
     """
 
     def __init__(self) -> None:
         self.draws: list[_Draw] = []
         self.mismatch = ""
         self.own: list[str] = []
+        self.unverified: list[str] = []
 
     def recording(self) -> TorchDispatchMode:
         """A mode that draws as usual and remembers."""
@@ -127,6 +129,8 @@ class _Player(TorchDispatchMode):
             outputs = tuple(_dense(tensor) for tensor in tree_flatten(result)[0] if isinstance(tensor, torch.Tensor))
         else:
             result = _canonical(func, args, kwargs, dtypes)
+        if not _is_pure(func) and str(func) not in self._tape.unverified:
+            self._tape.unverified.append(str(func))
         self._tape.draws.append(_Draw(str(func), outputs, dtypes, before, generator.get_state()))
         return result
 

@@ -25,7 +25,7 @@ from nhwc.verification.locate import Locator
 from nhwc.verification.nonfinite import notes_of
 from nhwc.verification.nudge import Rounding, nudge
 from nhwc.verification.operators import Fault
-from nhwc.verification.reproduction import write_reproducer
+from nhwc.verification.reproduction import is_overridden, write_reproducer
 from nhwc.verification.run import Results, StepError, Subject, out_of_memory, run
 from nhwc.verification.structure import Structure
 from nhwc.verification.tape import Tape
@@ -110,8 +110,13 @@ class Verifier:
         self._reference = self._float64()
         base = self._bases[CONTIGUOUS] = self._base(CONTIGUOUS, first, structure, 0.0)
         if self.tape.draws:
+            count = len(self.tape.draws)
+            calls = f"{count} operator call{'' if count == 1 else 's'}"
+            self.notes.append(f"random numbers were drawn once, in {calls}, and replayed in every run")
+        if self.tape.unverified:
             self.notes.append(
-                f"random numbers were drawn once, in {len(self.tape.draws)} operator calls, and replayed in every run"
+                f"not verified: {', '.join(self.tape.unverified)}; so that every run draws alike, what draws random "
+                "numbers runs on contiguous copies of its operands"
             )
         self.notes += notes_of(base.baseline)
         if not any(_is_some(base.baseline.compared(key)) for key in first.tensors if first.tensors[key].numel()):
@@ -311,6 +316,8 @@ class Verifier:
         if compiled:
             return VariantProof(spec, spec, Outcome.RAISED, reason)
         found = self._locator(base).operator(spec)
+        if found.divergence is not None and first_line(error.original) in found.divergence.reason:
+            reason = f"the model raised {type(error.original).__name__}; in contiguous format it does not"
         return VariantProof(
             spec, spec, Outcome.RAISED, reason, (), self._reproduced(spec, found.divergence, found.fault)
         )
@@ -326,6 +333,10 @@ class Verifier:
         if isinstance(written, str):
             self.notes.append(f"{spec}: no file reproduces {divergence.operator}: {written}")
             return divergence
+        if not written.reproduces and is_overridden(fault.func):
+            self.notes.append(
+                f"{spec}: a kernel of {divergence.operator} was overridden in this process; the file does not show it"
+            )
         return replace(divergence, reproducer=str(written.path), reproduces=written.reproduces)
 
 
