@@ -65,7 +65,7 @@ def test_a_model_that_depends_on_its_format_exits_with_one_and_leaves_a_file(fol
     assert ran.code == 1
     assert "aten.as_strided.default" in ran.out
     assert (folder / "faults" / "reproduce_as_strided.py").exists()
-    assert "run alone, it shows the fault" in " ".join(ran.out.split())
+    assert "it was run alone and showed the fault" in " ".join(ran.out.split())
 
 
 def test_json_on_stdout_and_in_a_file(folder: Path) -> None:

@@ -63,7 +63,7 @@ def test_text_tells_outcomes_results_and_the_operator() -> None:
         "layer.0",
         "model.py:7",
         "(144, 1, 24, 4)",
-        "run alone, it shows the fault",
+        "it was run alone and showed the fault",
         "Random numbers were replayed.",
     ):
         assert part in text

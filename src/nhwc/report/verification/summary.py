@@ -89,8 +89,8 @@ def divergence_facts(divergence: Divergence) -> list[tuple[str, str]]:
     ]
     if divergence.reproducer:
         shows = {
-            True: "run alone, it shows the fault",
-            False: "run alone, it does not show the fault",
+            True: "it was run alone and showed the fault",
+            False: "it was run alone and did not show the fault",
             None: "it was not run to its end",
         }[divergence.reproduces]
         facts.append(("file", f"{divergence.reproducer}: {shows}"))

@@ -107,6 +107,7 @@ def _forms(fault: Fault, factor: float, file: str) -> Iterator[str]:
             texts = [_values(value, place, made_up) for place, value in enumerate(values)]
             yield template.render(
                 operator=str(fault.func),
+                verb="raises" if fault.raised else "answers differently",
                 reason=_sentence(fault),
                 file=file,
                 others=" and torchvision" if "import torchvision" in registration else "",
