@@ -14,7 +14,7 @@ from report import bench_sample as sample
 
 from nhwc.errors import SchemaError
 from nhwc.schema import BENCH_VERSION, dump_bench, load_bench
-from nhwc.timing import Benchmark, Conditions, Load, Ratio, VariantTiming
+from nhwc.timing import MODES, Benchmark, Conditions, Load, Ratio, VariantTiming, Verdict
 
 SAVED = Path(__file__).parent / "golden" / "schema" / "bench_v1.json"
 
@@ -25,9 +25,24 @@ def every_field(cls: type, **known: st.SearchStrategy[object]) -> st.SearchStrat
 
 
 numbers = st.floats(allow_nan=False)
-ratios = every_field(Ratio, estimate=numbers, low=numbers, high=numbers)
-samples = st.lists(numbers, max_size=4).map(tuple)
-variants = every_field(VariantTiming, samples_ms=samples, warmup_ms=samples, ratio=st.none() | ratios)
+times = st.floats(1e-300, 1e300)
+samples = st.lists(times, max_size=4).map(tuple)
+
+
+def with_sound_ratio(variant: VariantTiming, bounds: list[float], verdict: Verdict | None) -> VariantTiming:
+    """A ratio of as many pairs as there are samples, its estimate within its interval, and a verdict that it allows."""
+    low, estimate, high = sorted(bounds)
+    allowed = {Verdict.FASTER: low > 1.0, Verdict.SLOWER: high < 1.0}
+    return dataclasses.replace(
+        variant,
+        ratio=Ratio(estimate, low, high, len(variant.samples_ms)),
+        verdict=verdict if verdict is None or allowed.get(verdict, True) else Verdict.UNSTABLE,
+    )
+
+
+without_ratio = every_field(VariantTiming, samples_ms=samples, warmup_ms=samples, calls=st.integers(1), ratio=st.none())
+bounds = st.lists(times, min_size=3, max_size=3)
+variants = without_ratio | st.builds(with_sound_ratio, without_ratio, bounds, st.none() | st.sampled_from(Verdict))
 loads = every_field(Load, cores=numbers, others=numbers, stolen=numbers, throttled=numbers)
 few = st.lists(variants, min_size=1, max_size=3, unique_by=lambda each: each.name)
 conditions = every_field(Conditions, cores=numbers)
@@ -38,7 +53,12 @@ benchmarks = few.flatmap(
         baseline=st.just(chosen[0].name),
         conditions=conditions,
         load=st.none() | loads,
-        **dict.fromkeys(("precision", "margin", "confidence", "budget_s", "seconds"), numbers),
+        mode=st.sampled_from(MODES),
+        batch=st.none() | st.integers(1),
+        precision=times,
+        margin=st.floats(0.0, 0.99),
+        confidence=st.floats(0.01, 0.99),
+        **dict.fromkeys(("budget_s", "seconds"), numbers),
     )
 )
 
@@ -101,6 +121,15 @@ def damaged(*path: object, value: object = None) -> dict[str, object]:
         (damaged("variants", 1, "samples_ms", 3, value="x"), "variants[1].samples_ms[3]: expected float, got str"),
         (damaged("variants", 1, "verdict", value="great"), "variants[1].verdict: expected one of faster, slower"),
         (damaged("variants", 1, "name", value="contiguous"), "variants: two of them have the same name"),
+        (damaged("variants", 1, "samples_ms", 3, value=-1.0), "variants[1].samples_ms: a time is not above 0 ms"),
+        (damaged("variants", 1, "calls", value=0), "variants[1].calls: 0 is not possible"),
+        (damaged("variants", 1, "ratio", "low", value=9.0), "variants[1].ratio: 1."),
+        (damaged("variants", 1, "ratio", "estimate", value={"float": "nan"}), "variants[1].ratio: nan does not lie"),
+        (damaged("variants", 1, "ratio", "pairs", value=7), "variants[1].ratio: 7 pairs of"),
+        (damaged("variants", 1, "verdict", value="slower"), "variants[1].verdict: slower is not what the interval"),
+        (damaged("mode", value="dreaming"), "mode: 'dreaming' is not possible"),
+        (damaged("batch", value=-1), "batch: -1 is not possible"),
+        (damaged("confidence", value=7.0), "confidence: 7.0 is not possible"),
         (damaged("baseline", value="else"), "variants: none of them is the baseline 'else'"),
         (damaged("conditions", "cores"), "conditions.cores: is missing"),
         (damaged("surprise", value=1), "surprise: is a field that this version does not have"),

@@ -11,6 +11,9 @@ import statistics
 from dataclasses import dataclass
 from enum import StrEnum
 
+#: What is measured: forward passes in evaluation mode, or whole training steps.
+MODES = ("inference", "training")
+
 
 class Verdict(StrEnum):
     """What the interval of a ratio says; unstable: the machine changed under the measurement, so nothing is said."""

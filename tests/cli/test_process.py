@@ -70,3 +70,9 @@ def test_a_reader_that_leaves_is_no_complaint(tmp_path: Path) -> None:
     )
     os.close(writing)
     assert (done.returncode, done.stderr) == (141, "")
+
+
+def test_stdout_that_was_closed_before_is_no_fault() -> None:
+    command = f"{sys.executable} -m nhwc audit --help >&-"
+    done = subprocess.run(command, shell=True, capture_output=True, text=True, timeout=60, check=False)
+    assert "fault in nhwc" not in done.stderr

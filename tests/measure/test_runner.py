@@ -1,7 +1,7 @@
 """Rounds, warm-up and stopping, on made-up clocks; and how often the interval is right over thousands of noisy runs."""
 
 import gc
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 import pytest
 from measure.machines import MACHINES, FakeClock, Noise, quiet
@@ -150,6 +150,28 @@ def test_short_steps_are_repeated_within_a_sample_and_led_in_untimed() -> None:
     assert short.calls == 10
     assert short.samples_ms == [0.5, 0.5, 0.5]
     assert ran == 2 * (3 + 3 * (10 + 1))
+
+
+def test_all_repeat_as_often_within_a_sample_so_that_models_age_alike() -> None:
+    spent = 0.0
+
+    def takes(ms: float) -> Callable[[], None]:
+        def step() -> None:
+            nonlocal spent
+            spent += ms
+
+        return step
+
+    class Adding(FakeClock):
+        def time_ms(self, call: Callable[[], object]) -> float:
+            before = spent
+            call()
+            return spent - before
+
+    contenders = [Contender("fast", takes(1.0)), Contender("slow", takes(40.0))]
+    run_rounds(contenders, "slow", Adding(quiet), Limits(most_rounds=2, budget_s=1e9))
+    assert [each.calls for each in contenders] == [5, 5]
+    assert [each.samples_ms for each in contenders] == [[1.0, 1.0], [40.0, 40.0]]
 
 
 class BreaksError(Exception):

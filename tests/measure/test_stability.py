@@ -54,6 +54,11 @@ def test_what_pairing_takes_out_is_seldom_held_against_a_machine(noise: object) 
     assert told <= 6
 
 
+def test_a_model_that_slows_with_every_call_is_told_from_eight_rounds_on() -> None:
+    slowing = {"a": [1.0 + place for place in range(8)], "b": [1.2 + place for place in range(8)]}
+    assert instabilities(slowing, "a")[0].startswith("times drifted by")
+
+
 def test_few_rounds_say_nothing_of_drift() -> None:
     assert instabilities({"a": [1.0, 2.0, 4.0, 8.0], "b": [1.0, 2.0, 4.0, 8.0]}, "a") == ()
 

@@ -139,3 +139,8 @@ def test_a_setting_that_is_not_set_is_left_out() -> None:
     text = render(benchmark, "text", width=110)
     assert "Settings  instruction set AVX2\n" in text
     assert "precision" not in text.replace("±", "")
+
+
+def test_a_terminal_that_says_it_is_0_wide_gets_a_report(capsys: pytest.CaptureFixture[str]) -> None:
+    print_benchmark(sample.faster(), Console(width=0))
+    assert "channels_last" in capsys.readouterr().out

@@ -25,14 +25,13 @@ from nhwc.recorder.memory import peak_bytes
 from nhwc.recorder.state import StepGuard
 from nhwc.report.bench.to_html import to_html_fragment
 from nhwc.schema import load_bench as read_bench
-from nhwc.timing import Benchmark, Stop, VariantTiming, Verdict
+from nhwc.timing import MODES, Benchmark, Stop, VariantTiming, Verdict
 from nhwc.variants import Setup, inference_step, parse, prepare, training_step
 from nhwc.variants.steps import Loss, MakeOptimizer
 
 Progress = Callable[[str, int, int], None]
 Variants = Sequence[str] | Mapping[str, str | nn.Module]
 
-_MODES = ("inference", "training")
 _USERS_OWN = "module"
 
 
@@ -125,6 +124,7 @@ def bench(
         meter = LoadMeter()
         stopped = _run(contenders, base, device, limits, seed, tell, budget_s)
         load = meter.read(torch.get_num_threads()) if device.type == "cpu" else None
+        where = conditions(device)
         peaks = {each.name: peak_bytes(each.step, device) for each in contenders if each.failure is None}
     samples = {each.name: each.samples_ms for each in contenders if each.samples_ms}
     unstable = instabilities(samples, base, load)
@@ -135,7 +135,7 @@ def bench(
         variants=tuple(
             _timing(each, contenders, base, refused, peaks, limits, margin, unstable=bool(unstable)) for each in wanted
         ),
-        conditions=conditions(device),
+        conditions=where,
         inputs=tuple(
             (tuple(tensor.shape), str(tensor.dtype).removeprefix("torch."))
             for tensor in tensors_in([inputs, dict(kwargs or {})])
@@ -167,8 +167,8 @@ def load_bench(source: Mapping[str, Any] | str | Path) -> BenchReport:
 def _check(model: object, mode: str, precision: float, budget_s: float, margin: float) -> None:
     if not isinstance(model, nn.Module):
         raise ModelError(f"bench takes an nn.Module, got {type(model).__name__}; names are for the command line")
-    if mode not in _MODES:
-        raise ModelError(f"mode={mode!r} is not known; use {' or '.join(map(repr, _MODES))}")
+    if mode not in MODES:
+        raise ModelError(f"mode={mode!r} is not known; use {' or '.join(map(repr, MODES))}")
     for name, value in (("precision", precision), ("budget_s", budget_s)):
         if not (value > 0.0 and math.isfinite(value)):
             raise ModelError(f"{name}={value!r} must be a number above 0")

@@ -51,7 +51,8 @@ def one_sentence(debug: bool) -> Iterator[None]:
     """Run a command so that every failure ends in one sentence and an exit code; ``debug`` adds the traceback."""
     try:
         yield
-        sys.stdout.flush()  # a reader that has left shows here, not when Python flushes at exit
+        if sys.stdout is not None:  # it was closed before we began
+            sys.stdout.flush()  # a reader that has left shows here, not when Python flushes at exit
     except typer.Exit:
         raise
     except KeyboardInterrupt as error:

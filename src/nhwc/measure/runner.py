@@ -77,6 +77,7 @@ def run_rounds(
         for contender in contenders:
             tell(f"warming up {contender.name}", 0.0)
             _guarded(contender, baseline, functools.partial(_warm_up, contender, clock, warmup_s, now_s))
+        _share_calls(contenders)
         started = now_s()
         look_at, narrow = limits.least_rounds, False
         for done in range(limits.most_rounds):
@@ -106,9 +107,13 @@ def _warm_up(contender: Contender, clock: Clock, most_s: float, now_s: Callable[
         settled = len(times) >= _LEAST_WARMUP and times[-1] >= _WARMEST * min(times[:-1])
         if settled or now_s() >= until_s:
             break
-    fastest = min(times)
-    if fastest < _SAMPLE_MS:
-        contender.calls = min(_MOST_CALLS, math.ceil(_SAMPLE_MS / max(fastest, 1e-6)))
+
+
+def _share_calls(contenders: Sequence[Contender]) -> None:
+    """Give all the same number of steps in a sample: a model that changes from step to step then ages alike in each."""
+    fastest = min((min(each.warmup_ms) for each in contenders if each.failure is None), default=_SAMPLE_MS)
+    for contender in contenders:
+        contender.calls = max(1, min(_MOST_CALLS, math.ceil(_SAMPLE_MS / max(fastest, 1e-6))))
 
 
 def _steps_in_sample(contender: Contender) -> int:

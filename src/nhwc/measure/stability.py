@@ -13,7 +13,7 @@ from collections.abc import Mapping, Sequence
 
 from nhwc.timing import Load
 
-_FEWEST_ROUNDS = 10
+_FEWEST_FOR_DRIFT, _FEWEST_FOR_TWO = 8, 10  # rounds
 _COMMON_CHANGE = 0.25  # of time, for what all contenders share
 _RATIO_CHANGE = 0.08  # of a ratio
 _CHANCE = 1e-3  # a trend that chance makes this seldom
@@ -27,7 +27,7 @@ def instabilities(
     """Sentences on what makes a verdict unsafe, none where nothing does. Samples of equal place belong together."""
     found = list(_load_sentences(load)) if load is not None else []
     logs = {name: [math.log(ms) for ms in times] for name, times in samples_ms.items() if times}
-    if baseline not in logs or len(logs[baseline]) < _FEWEST_ROUNDS:
+    if baseline not in logs or len(logs[baseline]) < _FEWEST_FOR_DRIFT:
         return tuple(found)
     middles = {name: statistics.median(values) for name, values in logs.items()}
     common = [
@@ -46,7 +46,7 @@ def _moved(logs: Sequence[float], least: float, what: str) -> list[str]:
     change = drift(logs)
     if abs(change) >= math.log1p(least):
         return [f"{what} drifted by {_percent(change)} from the first round to the last"]
-    distance = two_speeds(logs)
+    distance = two_speeds(logs) if len(logs) >= _FEWEST_FOR_TWO else 0.0
     if distance >= math.log1p(least):
         return [f"{what} fell into two groups {_percent(distance)} apart"]
     return []

@@ -18,7 +18,7 @@ from nhwc.report.formatting import ascii_text
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-_MOST_COLUMNS = 120
+_LEAST_COLUMNS, _USUAL_COLUMNS, _MOST_COLUMNS = 20, 80, 120
 
 
 class Paper:
@@ -26,6 +26,8 @@ class Paper:
 
     def __init__(self, console: Console) -> None:
         self.console = console
+        if console.width < _LEAST_COLUMNS:  # some terminals say that they are 0 wide
+            console.width = _USUAL_COLUMNS
         self.width = min(console.width, _MOST_COLUMNS)
         self.ascii_only = console.options.ascii_only
 

@@ -14,13 +14,14 @@ Medians and throughputs are written for readers that look no further, and made a
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 from nhwc.schema.document import load_document
 from nhwc.schema.typed import DamageError, Reader, plain, within_part
-from nhwc.timing import Benchmark
+from nhwc.timing import MODES, Benchmark, VariantTiming, Verdict
 
 BENCH_VERSION = 1
 BENCH_FORMAT = "nhwc-bench"
@@ -67,6 +68,18 @@ def _bench_1(document: Mapping[str, Any]) -> Benchmark:
     benchmark: Benchmark = Reader().read_fields(Benchmark, body)
     with within_part("variants"):
         _check_names(benchmark)
+        for place, variant in enumerate(benchmark.variants):
+            with within_part(place):
+                _check_numbers(variant)
+    for name, sound in (
+        ("mode", benchmark.mode in MODES),
+        ("batch", benchmark.batch is None or benchmark.batch > 0),
+        ("confidence", 0.0 < benchmark.confidence < 1.0),
+        ("margin", 0.0 <= benchmark.margin < 1.0),
+        ("precision", benchmark.precision > 0.0),
+    ):
+        if not sound:
+            raise DamageError(f"{getattr(benchmark, name)!r} is not possible").within(name)
     return benchmark
 
 
@@ -74,6 +87,24 @@ def _without_derived(written: Any) -> Any:
     if not isinstance(written, Mapping):
         return written  # the reader says what is wrong with it
     return {key: value for key, value in written.items() if key not in _DERIVED_OF_VARIANT}
+
+
+def _check_numbers(variant: VariantTiming) -> None:
+    times = (*variant.samples_ms, *variant.warmup_ms)
+    if not all(0.0 < ms < math.inf for ms in times):
+        raise DamageError("a time is not above 0 ms").within("samples_ms")
+    if variant.calls < 1:
+        raise DamageError(f"{variant.calls} is not possible").within("calls")
+    ratio = variant.ratio
+    if ratio is None:
+        return
+    if not 0.0 <= ratio.low <= ratio.estimate <= ratio.high or not 0.0 < ratio.estimate < math.inf:
+        raise DamageError(f"{ratio.estimate} does not lie within {ratio.low} to {ratio.high}").within("ratio")
+    if ratio.pairs != len(variant.samples_ms):
+        raise DamageError(f"{ratio.pairs} pairs of {len(variant.samples_ms)} samples").within("ratio")
+    wrong = {Verdict.FASTER: ratio.low <= 1.0, Verdict.SLOWER: ratio.high >= 1.0}
+    if variant.verdict is not None and wrong.get(variant.verdict, False):
+        raise DamageError(f"{variant.verdict} is not what the interval says").within("verdict")
 
 
 def _check_names(benchmark: Benchmark) -> None:

@@ -75,8 +75,9 @@ def _copied(*values: Any) -> Any:
         own_model, own_optimizer = copy.deepcopy((model, optimizer))
     except (RuntimeError, TypeError, ValueError, NotImplementedError, AttributeError) as error:
         raise ModelError(
-            f"the model cannot be copied ({' '.join(str(error).split())[:200]}): every variant runs a copy of its own; "
-            "keep what only a forward pass makes (outputs, hooks with locks) out of the model"
+            f"the model cannot be copied ({' '.join(str(error).split())[:200]}): every variant runs a copy.deepcopy of "
+            "it; run a lazy model once before, take weight_norm and spectral_norm from "
+            "torch.nn.utils.parametrizations, and keep locks, operators and outputs of a forward pass out of it"
         ) from error
     return own_model, own_optimizer, *tree_map(_own, (inputs, keywords))
 
