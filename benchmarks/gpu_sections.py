@@ -140,7 +140,7 @@ def probed_batch(model: nn.Module, plan: Plan) -> int:
 
 @contextmanager
 def kernels_tried() -> Iterator[None]:
-    """cudnn.benchmark on, as in the document's training script, and afterwards as it was."""
+    """cudnn.benchmark on, as in the tutorial's training script, and afterwards as it was."""
     before = torch.backends.cudnn.benchmark
     torch.backends.cudnn.benchmark = True
     try:
@@ -176,10 +176,10 @@ def measured(
     return timing_line(*where, least, found, dump_bench(found))
 
 
-@section("ResNet-50 as in the document", 75.0)
+@section("ResNet-50 as in the tutorial", 75.0)
 def resnet50(plan: Plan, end_s: float) -> Iterator[Line]:
     """AMP training at batch 200, or at the largest half of it that fits."""
-    where = ("ResNet-50 as in the document", "resnet50", "770 to 1011 images/s, over 22 % faster")
+    where = ("ResNet-50 as in the tutorial", "resnet50", "770 to 1011 images/s, over 22 % faster")
     batch = 2 if plan.tiny else DOCUMENT_BATCH
     while True:
         x = torch.randn(batch, 3, plan.side, plan.side, device=plan.device)
@@ -216,7 +216,7 @@ def _one_of_volta(where: tuple[str, str, str], plan: Plan, budget_s: float) -> L
 
 @section("3-D", 45.0)
 def volumes(plan: Plan, end_s: float) -> Iterator[Line]:
-    """A video model and a block of a 3-D U-Net, in AMP training; the document claims nothing for volumes."""
+    """A video model and a block of a 3-D U-Net, in AMP training; the tutorial claims nothing for volumes."""
     clip = (1, 3, 4, 32, 32) if plan.tiny else (8, 3, 16, 112, 112)
     volume = (1, 4, 8, 8, 8) if plan.tiny else (2, 32, 64, 64, 64)
     cases: tuple[tuple[str, Callable[[], nn.Module], tuple[int, ...], Callable[[Any], torch.Tensor]], ...] = (
