@@ -123,7 +123,7 @@ def test_the_volta_list_shares_what_time_is_left(monkeypatch: pytest.MonkeyPatch
     assert sum(budgets) < budget_s
 
 
-def test_the_documents_batch_is_halved_until_it_fits(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_tutorials_batch_is_halved_until_it_fits(monkeypatch: pytest.MonkeyPatch) -> None:
     batches: list[int] = []
 
     def measured(where: Any, least: Any, model: Any, x: torch.Tensor, plan: Any, budget_s: float) -> Line:
@@ -135,7 +135,7 @@ def test_the_documents_batch_is_halved_until_it_fits(monkeypatch: pytest.MonkeyP
     monkeypatch.setattr(gpu_sections, "measured", measured)
     monkeypatch.setattr(gpu_sections, "classifier", lambda name, device: torch.nn.Identity())
     monkeypatch.setattr(Plan, "side", 2)
-    run, _ = SECTIONS["ResNet-50 as in the document"]
+    run, _ = SECTIONS["ResNet-50 as in the tutorial"]
     (line,) = run(Plan(CPU, tiny=False), time.monotonic() + 60.0)
     assert (batches, line.measured) == ([200, 100, 50], "fine")
 
