@@ -14,7 +14,7 @@ from collections.abc import Mapping, Sequence
 from nhwc.timing import Load
 
 _FEWEST_FOR_DRIFT, _FEWEST_FOR_TWO = 8, 10  # rounds
-_COMMON_CHANGE = 0.25  # of time, for what all contenders share
+_COMMON_CHANGE = 0.5  # of time, for what all contenders share: machines that others use drift by a third in a minute
 _RATIO_CHANGE = 0.08  # of a ratio
 _CHANCE = 1e-3  # a trend that chance makes this seldom
 _SEPARATION = 5.0  # distance of two groups over their own spread; one bell curve cut in two has 2.7, a flat one 3.5
