@@ -16,7 +16,7 @@ from nhwc.machine.checks import Answer, check, checks, facts
 from nhwc.machine.checks.combinations import COMBINATIONS
 from nhwc.machine.cores import Cores
 from nhwc.machine.gpu import Gpu
-from nhwc.timing import Ratio
+from nhwc.timing import Load, Ratio
 
 GPU = Gpu("a GPU", (8, 0), 80 * 2**30, "9.24.0", "native", ("sm_80", "compute_90"))
 GPU_SETTINGS = {
@@ -197,6 +197,22 @@ def test_the_measured_gain_is_judged_by_its_interval(gain: AllocatorGain, state:
     assert found.state is state
     assert told in found.advice
     assert "18,818 to 0 page faults" in found.value
+
+
+@pytest.mark.parametrize(
+    ("load", "state"),
+    [
+        (Load(4.0, 4, others=1.5), State.WRONG),
+        (Load(4.0, 4, others=0.1), State.FINE),
+        (Load(4.0, 2, others=1.5), State.FINE),
+    ],
+)
+def test_other_processes_are_wrong_where_they_leave_too_few_cores(load: Load, state: State) -> None:
+    assert fact("threads", "other processes", load=load).state is state
+
+
+def test_other_processes_are_left_out_where_the_system_does_not_tell() -> None:
+    assert ("threads", "other processes") not in [(each.subject, each.name) for each in facts(made_up())]
 
 
 def test_checks_have_names_of_their_own() -> None:

@@ -13,11 +13,13 @@ import torch
 from nhwc.api.showing import Showing
 from nhwc.errors import TargetError
 from nhwc.health import AllocatorGain, Health
-from nhwc.machine import ChildError, Sources, allocation, checks, environment, snapshot
+from nhwc.machine import ChildError, LoadMeter, Sources, allocation, checks, environment, snapshot
 from nhwc.measure.stats import paired_ratio
 from nhwc.report.health import headline
+from nhwc.timing import Load
 
 Progress = Callable[[str, int, int], None]
+_LOOK_S = 1.0
 _ISA = re.compile(r",info,cpu,isa:([^,\n]+)")
 
 
@@ -45,13 +47,20 @@ def doctor(
     place, sources = _place(device), Sources()
     say = progress or (lambda _stage, _done, _total: None)
     say("looking around", 0, 2)
-    found = snapshot(place, sources)
+    found = replace(snapshot(place, sources), load=_other_load())
     say("asking oneDNN" if quick else "measuring the allocator", 1, 2)
     gain, lines = _asked(sources) if quick else _measured(sources)
     found = replace(found, gain=gain, onednn_isa=isa(lines))
     facts = checks.facts(found)
     say("done", 2, 2)
     return HealthReport(environment(place), facts, gain, time.monotonic() - start)
+
+
+def _other_load() -> Load | None:
+    """What other processes do while this one waits a second."""
+    meter = LoadMeter()
+    time.sleep(_LOOK_S)
+    return meter.read(torch.get_num_threads())
 
 
 def isa(lines: Sequence[str]) -> str:

@@ -19,6 +19,7 @@ from nhwc.machine.mapped import huge_pages, openmp_runtimes
 from nhwc.machine.processor import instruction_flags, processor_name
 from nhwc.machine.settings import torch_settings
 from nhwc.machine.sources import Sources
+from nhwc.timing import Load
 
 
 @dataclass(frozen=True)
@@ -28,6 +29,7 @@ class Snapshot:
     flags: instruction sets as Linux names them, empty where the system does not tell. capability: ATen's instruction
     set. onednn_isa: oneDNN's, as it says itself; empty where it was not asked or did not answer.
     settings: of torch by name, see nhwc.machine.settings. flushes_denormals: on the calling thread.
+    load: what other processes did during a second; None where it was not looked at, or the system does not tell.
     has_driver: whether the machine has a driver of NVIDIA's, with or without a torch that can use it.
     """
 
@@ -50,6 +52,7 @@ class Snapshot:
     settings: Mapping[str, str] = field(default_factory=dict)
     gpu: Gpu | None = None
     gain: AllocatorGain = field(default_factory=AllocatorGain)
+    load: Load | None = None
 
 
 def snapshot(device: torch.device, sources: Sources | None = None) -> Snapshot:

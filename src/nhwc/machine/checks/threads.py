@@ -10,6 +10,7 @@ from nhwc.machine.snapshot import Snapshot
 
 _SUBJECT = "threads"
 _THROTTLED_SHARE = 0.01
+_BUSY, _SLACK = 0.15, 0.1  # cores
 _COUNTS = ("OMP_NUM_THREADS", "MKL_NUM_THREADS")
 
 
@@ -71,6 +72,18 @@ def threads(machine: Snapshot) -> Answer:
         return Answer(value, State.BETTER, f"try OMP_NUM_THREADS={best}, one a core: hardware threads share its units")
     if machine.threads < best:
         return Answer(value, State.BETTER, f"set OMP_NUM_THREADS={best}, unless other processes need the cores")
+    return Answer(value)
+
+
+@check(_SUBJECT, "other processes")
+def others(machine: Snapshot) -> Answer | None:
+    """Cores that other processes keep busy."""
+    load = machine.load
+    if load is None:
+        return None
+    value = f"{load.others:.1f} of {load.cores:g} cores busy"
+    if load.others > _BUSY and load.others + load.threads > load.cores + _SLACK:
+        return Answer(value, State.WRONG, "stop them before you measure: what is measured beside them tells nothing")
     return Answer(value)
 
 
