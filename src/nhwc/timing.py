@@ -108,6 +108,11 @@ class Load:
     stolen: float = 0.0
     throttled: float = 0.0
 
+    @property
+    def is_crowded(self) -> bool:
+        """Whether other processes left fewer cores than there are threads, by more than a tenth of a core."""
+        return self.others > 0.15 and self.others + self.threads > self.cores + 0.1
+
 
 @dataclass(frozen=True)
 class Benchmark:

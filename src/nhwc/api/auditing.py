@@ -15,6 +15,7 @@ from torch.utils._pytree import tree_map
 
 from nhwc import report as reports
 from nhwc import rules
+from nhwc.api.progress import Progress, quiet
 from nhwc.api.showing import Showing
 from nhwc.conversion import bring, converted
 from nhwc.errors import ConversionError, ModelError, NhwcError, RecordingError
@@ -33,8 +34,6 @@ from nhwc.report.to_terminal import print_report
 from nhwc.rules.flow import is_pure_conversion
 from nhwc.schema import load_report as read_report
 from nhwc.strides import LayoutKind
-
-Progress = Callable[[str, int, int], None]
 
 __all__ = [
     "AuditReport",
@@ -144,7 +143,7 @@ def audit(
     >>> [finding.operator for finding in audit(model, torch.randn(2, 3, 8, 8)).culprits]
     ['flatten']
     """
-    tell = progress or _quiet
+    tell = progress or quiet
     if not callable(model):
         raise RecordingError(
             f"audit takes an nn.Module or a callable, got {type(model).__name__}; names are for the command line"
@@ -178,10 +177,6 @@ def audit(
     elif trace.mode == "compiled":
         findings = [_with_copy_times(finding, trace) for finding in findings]
     return AuditReport(trace, rules.rank(findings))
-
-
-def _quiet(_stage: str, _done: int, _total: int) -> None:
-    """Progress for nobody."""
 
 
 # -- formats for the time of an audit -----------------------------------------------------------------------------

@@ -5,7 +5,7 @@ from __future__ import annotations
 import datetime
 import math
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any
@@ -13,6 +13,7 @@ from typing import Any
 import torch
 from torch import nn
 
+from nhwc.api.progress import Progress, quiet
 from nhwc.api.showing import Showing
 from nhwc.errors import ModelError, NhwcError, RegistryError
 from nhwc.machine import LoadMeter, conditions
@@ -29,7 +30,6 @@ from nhwc.timing import MODES, Benchmark, Stop, VariantTiming, Verdict
 from nhwc.variants import Setup, inference_step, parse, prepare, training_step
 from nhwc.variants.steps import Loss, MakeOptimizer
 
-Progress = Callable[[str, int, int], None]
 Variants = Sequence[str] | Mapping[str, str | nn.Module]
 
 _USERS_OWN = "module"
@@ -103,7 +103,7 @@ def bench(
     wanted = _wanted(variants)
     base = _baseline(wanted, baseline)
     device = device_of(model, inputs)
-    tell = progress or (lambda _stage, _done, _total: None)
+    tell = progress or quiet
     began, started = time.monotonic(), datetime.datetime.now(datetime.UTC).astimezone().isoformat(timespec="seconds")
     limits = Limits(precision=(1.0 + precision) / (1.0 + margin) - 1.0, budget_s=budget_s)
     with StepGuard():

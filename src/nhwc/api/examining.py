@@ -5,11 +5,12 @@ from __future__ import annotations
 import re
 import statistics
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 import torch
 
+from nhwc.api.progress import Progress, quiet
 from nhwc.api.showing import Showing
 from nhwc.errors import TargetError
 from nhwc.health import AllocatorGain, Health
@@ -18,7 +19,6 @@ from nhwc.measure.stats import paired_ratio
 from nhwc.report.health import headline
 from nhwc.timing import Load
 
-Progress = Callable[[str, int, int], None]
 _LOOK_S = 1.0
 _ISA = re.compile(r",info,cpu,isa:([^,\n]+)")
 
@@ -45,7 +45,7 @@ def doctor(
     """
     start = time.monotonic()
     place, sources = _place(device), Sources()
-    say = progress or (lambda _stage, _done, _total: None)
+    say = progress or quiet
     say("looking around", 0, 2)
     found = replace(snapshot(place, sources), load=_other_load())
     say("asking oneDNN" if quick else "measuring the allocator", 1, 2)

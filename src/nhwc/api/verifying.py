@@ -11,6 +11,7 @@ import torch
 from torch import nn
 from torch.optim import Optimizer
 
+from nhwc.api.progress import Progress, quiet
 from nhwc.api.showing import Showing
 from nhwc.errors import ModelError, RegistryError
 from nhwc.proof import Verification
@@ -18,8 +19,6 @@ from nhwc.recorder import device_of
 from nhwc.report.verification.summary import headline
 from nhwc.schema import load_verification as read_verification
 from nhwc.verification import Subject, Verifier
-
-Progress = Callable[[str, int, int], None]
 
 #: How many times the contiguous error a variant's may be; docs/verify.md tells how it was chosen.
 FACTOR = 8.0
@@ -91,7 +90,7 @@ def verify(
         raise RegistryError("no variant to verify; name at least one, such as 'channels_last'")
     subject = Subject(model, inputs, dict(kwargs or {}), device_of(model, inputs), train, loss, optimizer, seed)
     folder = None if reproducer is None else Path(reproducer)
-    verifier = Verifier(subject, factor, folder, progress or _quiet)
+    verifier = Verifier(subject, factor, folder, progress or quiet)
     found = verifier.verify(tuple(variants), target or type(model).__name__)
     return _report(found)
 
@@ -106,7 +105,3 @@ def load_verification(source: Mapping[str, Any] | str | Path) -> VerifyReport:
 
 def _report(found: Verification) -> VerifyReport:
     return VerifyReport(**{field.name: getattr(found, field.name) for field in fields(Verification)})
-
-
-def _quiet(_stage: str, _done: int, _total: int) -> None:
-    """Progress for nobody."""

@@ -106,7 +106,7 @@ def audit(
             partial(api.render, report),
             partial(api.print_report, report),
             files,
-            output.TEXT if files else format_ or output.TEXT,
+            format_,
         )
         _judge(report, conditions)
 

@@ -9,7 +9,7 @@ from nhwc.cli import output, preparation
 from nhwc.cli.bench_compare import compare
 from nhwc.cli.bench_suite import Place, run_suite
 from nhwc.cli.exits import ExitCode, one_sentence, say
-from nhwc.cli.measuring import Measuring, chosen_variants, measuring
+from nhwc.cli.measuring import USUAL, Measuring, chosen_variants, measuring
 from nhwc.cli.options import (
     BatchOption,
     DebugOption,
@@ -68,7 +68,6 @@ _TAKES = {
     "--compare": _ALWAYS | {"compare_"},
     "--suite": _ALWAYS | _MEASURING | {"suite", "models", "modes", "folder", "render"},
 }
-_USUAL = ("contiguous", "channels_last")
 
 
 def bench(
@@ -140,7 +139,7 @@ def _measure(
 
     with output.progress_line(f"building {wanted.target}") as progress:
         device = preparation.prepare_device(wanted.device, wanted.threads, wanted.seed)
-        specs = chosen_variants(asked, _USUAL, device)
+        specs = chosen_variants(asked, USUAL, device)
         chosen = preparation.prepare(wanted)
         report = api.bench(
             chosen.model,
@@ -160,7 +159,7 @@ def _measure(
         report.render,
         lambda console: print_benchmark(report, console),
         files,
-        output.TEXT if files else format_ or output.TEXT,
+        format_,
     )
     missing = reports.did_not_run(report)
     slower = reports.slower_in_channels_last(report) if fail_slower else []

@@ -32,5 +32,5 @@ def compare(first: Path, second: Path, paths: Sequence[Path], format_: str | Non
         render,
         lambda console: console.print(render(output.TEXT).rstrip("\n"), markup=False, highlight=False, soft_wrap=True),
         files,
-        output.TEXT if files else format_ or output.TEXT,
+        format_,
     )

@@ -12,7 +12,7 @@ import typer
 
 from nhwc.cli import output, preparation
 from nhwc.cli.exits import ExitCode, say
-from nhwc.cli.measuring import Measuring, chosen_variants
+from nhwc.cli.measuring import USUAL, Measuring, chosen_variants
 from nhwc.errors import TargetError
 from nhwc.timing import Verdict
 
@@ -20,7 +20,6 @@ if TYPE_CHECKING:
     from nhwc.suite import Suite, SuiteResult
     from nhwc.suites import Folder, Job
 
-_USUAL = ("contiguous", "channels_last")
 _USUAL_ON_GPU = ("contiguous+fp16", "channels_last+fp16")  # mixed precision, as the tutorial trains
 _PAGE, _SUMMARY, _PICTURE = "index.html", "summary.json", "ratios.svg"
 
@@ -63,7 +62,7 @@ def run_suite(
     result = folder.result(suite, wanted)
     for damage in filter(None, map(folder.damage, suites.jobs(suite))):
         say(damage)
-    _write(folder, result, files, output.TEXT if files else format_ or output.TEXT)
+    _write(folder, result, files, format_)
     _judge(result, fail_slower)
 
 
@@ -89,7 +88,7 @@ def _measure(
     from nhwc.report.suite.summary import row_text
 
     place = preparation.prepare_device(device, threads, asked.seed)
-    specs = chosen_variants(asked, _USUAL_ON_GPU if place.type == "cuda" else _USUAL, place)
+    specs = chosen_variants(asked, _USUAL_ON_GPU if place.type == "cuda" else USUAL, place)
     baseline = asked.baseline or ("contiguous" if "contiguous" in specs else specs[0])
     conditions = api.conditions(place)
     options = {
@@ -126,7 +125,7 @@ def _measure(
         suites.run(wanted, folder, command, tell, done)
 
 
-def _write(folder: Folder, result: SuiteResult, files: Sequence[output.File], stdout: str) -> None:
+def _write(folder: Folder, result: SuiteResult, files: Sequence[output.File], given: str | None) -> None:
     from nhwc.report import registry
     from nhwc.report.suite.to_terminal import print_suite
 
@@ -135,7 +134,7 @@ def _write(folder: Folder, result: SuiteResult, files: Sequence[output.File], st
 
     for name, format_ in ((_PAGE, "html"), (_PICTURE, "svg"), (_SUMMARY, "json")):
         folder.write(name, render(format_))
-    output.emit(render, lambda console: print_suite(result, console), files, stdout)
+    output.emit(render, lambda console: print_suite(result, console), files, given)
     say(f"wrote {_PAGE}, {_PICTURE} and {_SUMMARY} in {folder.path}")
 
 

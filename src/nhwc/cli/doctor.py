@@ -37,5 +37,5 @@ def doctor(
             lambda format_: health.render(format_, indent=2 if format_ == "json" else None),
             lambda console: print_health(health, console),
             [],
-            "json" if json_ else output.TEXT,
+            "json" if json_ else None,
         )

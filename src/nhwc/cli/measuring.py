@@ -13,6 +13,8 @@ if TYPE_CHECKING:
     import torch
 
 ALL = "all"
+#: What is measured where nothing else is asked for.
+USUAL = ("contiguous", "channels_last")
 
 
 @dataclass(frozen=True)

@@ -69,18 +69,18 @@ def _reason(path: Path, error: OSError) -> str:
 
 
 def emit(
-    render: Callable[[str], str], show: Callable[[Console], None], files: Sequence[File], stdout: str | None
+    render: Callable[[str], str], show: Callable[[Console], None], files: Sequence[File], given: str | None
 ) -> None:
-    """Write a report to every file, and to stdout in the format named there, if any.
+    """Write a report to every file, and to stdout: text where there are files, else in the format ``given``.
 
     render: the report in a format. show: prints it to a console, as wide as that is.
     """
     from rich.console import Console
 
-    if stdout == TEXT:
+    if files or given in (None, TEXT):
         show(Console())
-    elif stdout is not None:
-        sys.stdout.write(render(stdout).rstrip("\n") + "\n")
+    else:
+        sys.stdout.write(render(given).rstrip("\n") + "\n")
     for file in files:
         try:
             file.path.write_text(render(file.format), encoding="utf-8")

@@ -98,7 +98,7 @@ def verify(
             report.render,
             lambda console: to_terminal.print_verification(report, console),
             files,
-            output.TEXT if files else format_ or output.TEXT,
+            format_,
         )
         if not report.passed:
             raise typer.Exit(ExitCode.CONDITION_HOLDS)

@@ -105,7 +105,7 @@ def _load_sentences(load: Load) -> list[str]:
     found = []
     if load.threads > load.cores:
         found.append(f"{load.threads} threads shared {load.cores:g} cores: measure with {load.cores:g} at most")
-    elif load.others > 0.15 and load.others + load.threads > load.cores + 0.1:
+    elif load.is_crowded:
         found.append(f"other processes kept {load.others:.1f} of {load.cores:g} cores busy, which {_threads(load)}")
     if load.stolen > 0.1:
         found.append(f"the hypervisor took {load.stolen:.1f} cores' time away")

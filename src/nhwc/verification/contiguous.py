@@ -12,6 +12,7 @@ from torch.utils._pytree import tree_leaves
 from nhwc.errors import ModelError
 from nhwc.proof import ResultError
 from nhwc.recorder.run import first_line
+from nhwc.variants.precision import DTYPES
 from nhwc.verification.distance import distance, plain
 from nhwc.verification.judge import Baseline
 from nhwc.verification.nonfinite import notes_of
@@ -89,7 +90,7 @@ class ContiguousRuns:
         if spec not in self._bases:
             structure = Structure()
             results = self._contiguous_run(spec, self.tape.replaying(), structure)
-            precision = {"bf16": torch.bfloat16, "fp16": torch.float16}.get(spec.partition("+")[2])
+            precision = DTYPES.get(spec.partition("+")[2])
             rounding = torch.finfo(precision).eps if precision is not None else 0.0
             self._bases[spec] = self._base(spec, results, structure, rounding)
             self._check_reference(self._bases[spec])

@@ -111,12 +111,12 @@ def run(
 
 
 def _step(setup: Setup, subject: Subject) -> Any:
+    told = guarded(subject.loss) if subject.loss is not None and subject.train else None
     with torch.set_grad_enabled(subject.train):
         with ExitStack() as stack:
-            for context in (*setup.during_step, *setup.during_forward):
+            for context in setup.during_step:
                 stack.enter_context(context())
-            output = (setup.model if setup.call is None else setup.call)(*setup.inputs, **setup.keywords)
-            loss = guarded(subject.loss)(output) if subject.loss is not None and subject.train else None
+            output, loss = setup.forward(lambda output: (output, None if told is None else told(output)))
         if subject.train:
             # what a later in-place operator does to the output is no result of the forward pass
             kept = tree_map(lambda value: value.detach().clone() if isinstance(value, torch.Tensor) else value, output)

@@ -10,7 +10,6 @@ from nhwc.machine.snapshot import Snapshot
 
 _SUBJECT = "threads"
 _THROTTLED_SHARE = 0.01
-_BUSY, _SLACK = 0.15, 0.1  # cores
 _COUNTS = ("OMP_NUM_THREADS", "MKL_NUM_THREADS")
 
 
@@ -82,7 +81,7 @@ def others(machine: Snapshot) -> Answer | None:
     if load is None:
         return None
     value = f"{load.others:.1f} of {load.cores:g} cores busy"
-    if load.others > _BUSY and load.others + load.threads > load.cores + _SLACK:
+    if load.is_crowded:
         return Answer(value, State.WRONG, "stop them before you measure: what is measured beside them tells nothing")
     return Answer(value)
 
