@@ -35,7 +35,7 @@ TWIN_LIMIT = 0.02
 
 def measure(model: str, batch: int, seed: int, folder: Path) -> nhwc.BenchReport:
     path = folder / f"{model}.{seed}.json"
-    command = f"bench {model} --batch {batch} --variants {VARIANTS} --seed {seed} --budget 12 -o {path}"
+    command = f"bench {model} --batch {batch} --variants {VARIANTS} --seed {seed} -o {path}"
     subprocess.run([sys.executable, "-m", "nhwc", *command.split()], check=True, stdout=subprocess.DEVNULL)
     return nhwc.load_bench(path)
 

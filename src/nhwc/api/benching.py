@@ -18,6 +18,7 @@ from nhwc.api.showing import Showing
 from nhwc.errors import ModelError, NhwcError, RegistryError
 from nhwc.machine import LoadMeter, conditions
 from nhwc.measure.clock import clock_for
+from nhwc.measure.placement import Placement
 from nhwc.measure.runner import Contender, Limits, run_rounds
 from nhwc.measure.stability import instabilities
 from nhwc.measure.stats import FEWEST_PAIRS, judge, paired_ratio, widened
@@ -67,9 +68,9 @@ def bench(
     mode: str = "inference",
     loss: Loss | None = None,
     optimizer: MakeOptimizer | None = None,
-    precision: float = 0.03,
+    precision: float = 0.07,
     budget_s: float = 60.0,
-    margin: float = 0.01,
+    margin: float = 0.05,
     seed: int = 0,
     target: str = "",
     progress: Progress | None = None,
@@ -243,6 +244,7 @@ def _run(
             limits,
             seed,
             lambda stage, seconds: tell(stage, min(round(seconds), round(budget_s)), round(budget_s)),
+            before_round=Placement(seed).change if device.type == "cpu" else None,
         )
     except NhwcError:
         raise

@@ -32,8 +32,8 @@ VariantsOption = Annotated[
 BaselineOption = Annotated[
     str | None, typer.Option("--baseline", metavar="NAME", help="The variant that ratios are over.")
 ]
-PrecisionOption = Annotated[str, typer.Option("--precision", metavar="3%", help="Stop when intervals are this narrow.")]
-MarginOption = Annotated[str, typer.Option("--margin", metavar="1%", help="Every interval is widened by it.")]
+PrecisionOption = Annotated[str, typer.Option("--precision", metavar="7%", help="Stop when intervals are this narrow.")]
+MarginOption = Annotated[str, typer.Option("--margin", metavar="5%", help="Every interval is widened by it.")]
 BudgetOption = Annotated[
     float,
     typer.Option("--budget", metavar="SECONDS", help="Seconds of rounds at most; starting and warming up come on top."),
@@ -79,9 +79,9 @@ def bench(
     train: TrainOption = False,
     variants: VariantsOption = None,
     baseline: BaselineOption = None,
-    precision: PrecisionOption = "3%",
+    precision: PrecisionOption = "7%",
     budget: BudgetOption = 60.0,
-    margin: MarginOption = "1%",
+    margin: MarginOption = "5%",
     seed: SeedOption = 0,
     threads: ThreadsOption = None,
     device: DeviceOption = "cpu",

@@ -64,11 +64,13 @@ def run_rounds(
     seed: int = 0,
     progress: Progress | None = None,
     now_s: Callable[[], float] = time.monotonic,
+    before_round: Callable[[], object] | None = None,
 ) -> Stop:
     """Fill in the samples of ``contenders``; says why it stopped.
 
     A contender that raises drops out with its ``failure``; where it is the baseline, the exception is raised.
     seed: of the order within the rounds. progress: told (stage, seconds gone). now_s: the clock of the budget.
+    before_round: called before each round, untimed.
     """
     order = random.Random(seed)  # noqa: S311 no secret
     tell = progress or (lambda _stage, _seconds: None)
@@ -94,6 +96,8 @@ def run_rounds(
             if done > 0 and now_s() - started + round_s > limits.budget_s:
                 return Stop.BUDGET
             tell(f"round {done + 1}", now_s() - started)
+            if before_round is not None:
+                before_round()
             _round(running, baseline, clock, order)
     return Stop.ROUNDS
 

@@ -1,0 +1,18 @@
+"""Channels-last kernels for the operators that lose the format, switched on by one line.
+
+>>> import nhwc
+>>> with nhwc.kernels.use():
+...     "instance_norm" in nhwc.kernels.active()
+True
+"""
+
+from __future__ import annotations
+
+from nhwc.kernels import norm
+from nhwc.kernels.registry import Kernel, kernels, replacing
+from nhwc.kernels.switch import active, disable, enable, use
+
+__all__ = ["Kernel", "active", "disable", "enable", "kernels", "replacing", "use"]
+
+#: The files that register kernels, imported above for that.
+FAMILIES = (norm,)

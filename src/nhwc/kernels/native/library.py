@@ -1,0 +1,126 @@
+"""Finds the compiled library that this processor can run, and calls its functions with tensors.
+
+Private interface, read from torch 2.11 to 2.14: ``torch_parallel_for``, exported by libtorch_cpu as part of its stable C
+interface. Where it is missing, the kernels run on the calling thread alone, and ``status`` says so.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import os
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import torch
+
+#: What the sources export must be what this package calls; see library.cpp.
+INTERFACE = 1
+
+_FOLDER = Path(__file__).parent
+_CODES = {torch.float32: 0, torch.float64: 1, torch.bfloat16: 2, torch.float16: 3}
+_TYPES: dict[str, Any] = {
+    "i": ctypes.c_int,
+    "l": ctypes.c_int64,
+    "d": ctypes.c_double,
+    "p": ctypes.c_void_p,
+}
+
+
+@dataclass(frozen=True)
+class Status:
+    """instruction_set: that of the library in use, empty where there is none. reason: why there is none, or a limit."""
+
+    instruction_set: str
+    reason: str
+
+
+def dtype_code(dtype: torch.dtype) -> int | None:
+    """How the library names a floating-point type; None for one that it has no kernels for."""
+    return _CODES.get(dtype)
+
+
+def is_available() -> bool:
+    """Whether compiled kernels can run in this process."""
+    return _loaded()[0] is not None
+
+
+def status() -> Status:
+    """Which library is in use, or why none is."""
+    return _loaded()[1]
+
+
+class Function:
+    """One exported function, found in the library at its first call.
+
+    signature: a letter per argument: i (int), l (int64), d (double), p (a pointer: a tensor's data, an int64 array made
+    by ``ctypes``, or None).
+    """
+
+    def __init__(self, name: str, signature: str) -> None:
+        self.name = name
+        self._signature = signature
+        self._pointers = tuple(at for at, letter in enumerate(signature) if letter == "p")
+        self._call: Any = None
+
+    def __call__(self, *arguments: Any) -> None:
+        if self._call is None:
+            self._call = self._found()
+        values = list(arguments)
+        for at in self._pointers:
+            value = values[at]
+            if isinstance(value, torch.Tensor):
+                values[at] = value.data_ptr()
+        self._call(*values)
+
+    def _found(self) -> Any:
+        library, found = _loaded()
+        if library is None:
+            raise RuntimeError(f"nhwc_{self.name} was called without the compiled library: {found.reason}")
+        function = getattr(library, f"nhwc_{self.name}")
+        function.argtypes = [_TYPES[letter] for letter in self._signature]
+        function.restype = None
+        return function
+
+
+@cache
+def _loaded() -> tuple[ctypes.CDLL | None, Status]:
+    portable, reason = _open("portable")
+    if portable is None:
+        return None, Status("", reason)
+    portable.nhwc_best_instruction_set.restype = ctypes.c_char_p
+    best = os.environ.get("NHWC_INSTRUCTION_SET") or portable.nhwc_best_instruction_set().decode()
+    library, reason = (portable, "") if best == "portable" else _open(best)
+    if library is None:
+        library, best = portable, "portable"
+    threads = _torch_threads()
+    if threads is None:
+        reason = f"torch {torch.__version__} does not export torch_parallel_for: the kernels run on one thread"
+    library.nhwc_use_threads.argtypes = [ctypes.c_void_p]
+    library.nhwc_use_threads(threads)
+    return library, Status(best, reason)
+
+
+def _open(instruction_set: str) -> tuple[ctypes.CDLL | None, str]:
+    path = _FOLDER / f"libnhwc_{instruction_set}.so"
+    if os.environ.get("NHWC_NATIVE") == "0":
+        return None, "the environment variable NHWC_NATIVE=0 leaves it out"
+    if not path.exists():
+        return None, f"{path.name} was not built; install nhwc again where there is a C++ compiler"
+    try:
+        library = ctypes.CDLL(str(path))
+    except OSError as error:
+        return None, f"{path.name} cannot be loaded: {error}"
+    library.nhwc_interface.restype = ctypes.c_int64
+    if library.nhwc_interface() != INTERFACE:
+        return None, f"{path.name} was built from other sources; install nhwc again"
+    return library, ""
+
+
+def _torch_threads() -> int | None:
+    try:
+        torch_library = ctypes.CDLL(str(Path(torch.__file__).parent / "lib" / "libtorch_cpu.so"))
+        return ctypes.cast(torch_library.torch_parallel_for, ctypes.c_void_p).value
+    except (OSError, AttributeError):
+        return None

@@ -1,0 +1,109 @@
+"""The kernels by name, and the operators that each replaces; a kernel registers itself where it is written.
+
+A kernel is a set of replacements. Each is a function with the signature of the operator overload it replaces, run by the
+dispatcher in its stead; it returns NotImplemented where it steps aside, and then the original runs on the same operands.
+"""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+from typing import Any
+
+from nhwc.errors import RegistryError
+
+#: Where a replacement can stand: below autograd on the CPU, in autograd's stead, or in place of a composition.
+DISPATCH_KEYS = ("CPU", "AutogradCPU", "CompositeImplicitAutograd")
+
+Implementation = Callable[..., Any]
+
+
+@dataclass(frozen=True)
+class Replacement:
+    """One function that stands in for ``operator`` ("aten::avg_pool3d", "aten::add.Tensor") at a dispatch key."""
+
+    operator: str
+    key: str
+    run: Implementation
+
+
+@dataclass(frozen=True)
+class Kernel:
+    """What ``nhwc.kernels.use("name")`` switches on.
+
+    about: one line for people. native: what is lost without the native library, empty where compositions do it all.
+    needs: a package that brings the operators ("torchvision"), empty for torch's own. uses: kernels switched on with it.
+    """
+
+    name: str
+    about: str
+    native: str = ""
+    needs: str = ""
+    uses: tuple[str, ...] = ()
+    replacements: list[Replacement] = field(default_factory=list, compare=False)
+
+    def replaces(self, operator: str, key: str = "CPU") -> Callable[[Implementation], Implementation]:
+        """Register a function as the replacement of ``operator`` at dispatch key ``key``.
+
+        Raises RegistryError for a name without namespace, an unknown key, or an operator that is replaced already.
+        """
+        if "::" not in operator:
+            raise RegistryError(f"an operator is named with its namespace, as aten::add.Tensor; got {operator!r}")
+        if key not in DISPATCH_KEYS:
+            raise RegistryError(f"no kernel stands at dispatch key {key!r}; use one of {', '.join(DISPATCH_KEYS)}")
+        owner = _OWNER.get((operator, key))
+        if owner is not None:
+            raise RegistryError(f"{operator} is replaced at {key} by {owner!r} already; extend that kernel instead")
+
+        def register(run: Implementation) -> Implementation:
+            _OWNER[operator, key] = self.name
+            self.replacements.append(Replacement(operator, key, run))
+            return run
+
+        return register
+
+    @property
+    def operators(self) -> tuple[str, ...]:
+        """The overloads that it replaces, each once, sorted."""
+        return tuple(sorted({each.operator for each in self.replacements}))
+
+
+_KERNELS: dict[str, Kernel] = {}
+_OWNER: dict[tuple[str, str], str] = {}
+
+
+def kernel(name: str, about: str, *, native: str = "", needs: str = "", uses: tuple[str, ...] = ()) -> Kernel:
+    """A new, empty kernel; its file then adds replacements. Raises RegistryError where the name is taken or no word."""
+    if not name.isidentifier() or name != name.lower():
+        raise RegistryError(f"a kernel is named by a lower-case word, got {name!r}")
+    if name in _KERNELS:
+        raise RegistryError(f"the kernel {name!r} is registered twice; give the second another name")
+    _KERNELS[name] = Kernel(name, about, native, needs, uses)
+    return _KERNELS[name]
+
+
+def kernels() -> tuple[Kernel, ...]:
+    """All registered kernels, by name."""
+    return tuple(_KERNELS[name] for name in sorted(_KERNELS))
+
+
+def chosen(names: Iterable[str]) -> tuple[Kernel, ...]:
+    """The kernels of these names, each once; all for none. Raises RegistryError for a name that is not registered."""
+    wanted = list(dict.fromkeys(names)) or sorted(_KERNELS)
+    for name in wanted:
+        if name not in _KERNELS:
+            near = difflib.get_close_matches(str(name), _KERNELS, n=1)
+            hint = f"did you mean {near[0]!r}?" if near else f"there are {', '.join(sorted(_KERNELS))}"
+            raise RegistryError(f"there is no kernel {name!r}; {hint}")
+    used = [other for name in wanted for other in _KERNELS[name].uses]
+    return tuple(_KERNELS[name] for name in dict.fromkeys([*used, *wanted]))
+
+
+def replacing(operator: str) -> Kernel | None:
+    """The kernel that replaces an overload, "aten::cat" or "aten.cat.default"; None where there is none."""
+    wanted = operator.replace("::", ".").removesuffix(".default")
+    for each in _KERNELS.values():
+        if any(wanted == other.operator.replace("::", ".") for other in each.replacements):
+            return each
+    return None
