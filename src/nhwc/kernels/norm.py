@@ -7,6 +7,7 @@ and answers contiguous. Instance norm is group norm with one group per channel, 
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from typing import Any
 
 import torch
@@ -41,17 +42,11 @@ def native_group_norm(
     group: int,
     eps: float,
 ) -> Any:
-    if not (_serves(input, weight, bias) and input.shape[:2] == (N, C) and N * C * HxW == input.numel()):
+    if not (serves(input, weight, bias) and input.shape[:2] == (N, C) and N * C * HxW == input.numel()):
         return NotImplemented
     if group <= 0 or C % group or any(each is not None and each.shape != (C,) for each in (weight, bias)):
         return NotImplemented
-    result = empty_channels_last(input.shape, input)
-    statistics = torch.float64 if input.dtype == torch.float64 else torch.float32
-    mean = torch.empty((N, group), dtype=statistics)
-    rstd = torch.empty((N, group), dtype=statistics)
-    codes = native.dtype_code(input.dtype), _affine_code(input, weight, bias)
-    _forward(*codes, input, weight, bias, result, mean, rstd, N, HxW, C, group, eps)
-    return result, mean, rstd
+    return normalize(input, weight, bias, (N, HxW, C, group), eps)
 
 
 @GROUP_NORM.replaces("aten::native_group_norm_backward")
@@ -67,19 +62,9 @@ def native_group_norm_backward(
     group: int,
     output_mask: list[bool],
 ) -> Any:
-    if not (_serves(input, weight) and grad_out.dtype == input.dtype and is_plain(grad_out)):
+    if not (serves(input, weight) and grad_out.dtype == input.dtype and is_plain(grad_out)):
         return NotImplemented
-    grad = as_channels_last(grad_out)
-    statistics = torch.float64 if input.dtype == torch.float64 else torch.float32
-    parameter = input.dtype if weight is None else weight.dtype
-    wants_input, wants_weight, wants_bias = output_mask
-    grad_input = empty_channels_last(input.shape, input) if wants_input else None
-    grad_weight = torch.empty((C,), dtype=parameter) if wants_weight else None
-    grad_bias = torch.empty((C,), dtype=parameter) if wants_bias else None
-    codes = native.dtype_code(input.dtype), native.dtype_code(parameter)
-    saved = mean.to(statistics), rstd.to(statistics)
-    _backward(*codes, grad, input, weight, *saved, grad_input, grad_weight, grad_bias, N, HxW, C, group)
-    return grad_input, grad_weight, grad_bias
+    return normalize_backward(grad_out, input, mean, rstd, weight, (N, HxW, C, group), output_mask)
 
 
 @INSTANCE_NORM.replaces("aten::instance_norm", "CompositeImplicitAutograd")
@@ -112,6 +97,50 @@ def instance_norm(
     return result
 
 
+def normalize(
+    input: torch.Tensor,  # noqa: A002
+    weight: torch.Tensor | None,
+    bias: torch.Tensor | None,
+    sizes: tuple[int, int, int, int],
+    eps: float,
+) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+    """Result, mean and reciprocal deviation of a channels-last ``input`` seen as (samples, rows, channels).
+
+    sizes: samples, rows, channels and groups. mean and deviation are (samples, groups), float64 for float64 and float32
+    for any other dtype.
+    """
+    samples, _rows, _channels, groups = sizes
+    result = empty_channels_last(input.shape, input)
+    statistics = torch.float64 if input.dtype == torch.float64 else torch.float32
+    mean = torch.empty((samples, groups), dtype=statistics)
+    rstd = torch.empty((samples, groups), dtype=statistics)
+    codes = native.dtype_code(input.dtype), _affine_code(input, weight, bias)
+    _forward(*codes, input, weight, bias, result, mean, rstd, *sizes, eps)
+    return result, mean, rstd
+
+
+def normalize_backward(
+    grad: torch.Tensor,
+    input: torch.Tensor,  # noqa: A002
+    mean: torch.Tensor,
+    rstd: torch.Tensor,
+    weight: torch.Tensor | None,
+    sizes: tuple[int, int, int, int],
+    wanted: Sequence[bool],
+) -> tuple[torch.Tensor | None, torch.Tensor | None, torch.Tensor | None]:
+    """Gradients of ``normalize`` for input, weight and bias, None for those that are not ``wanted``."""
+    channels = sizes[2]
+    statistics = torch.float64 if input.dtype == torch.float64 else torch.float32
+    parameter = input.dtype if weight is None else weight.dtype
+    grad_input = empty_channels_last(input.shape, input) if wanted[0] else None
+    grad_weight = torch.empty((channels,), dtype=parameter) if wanted[1] else None
+    grad_bias = torch.empty((channels,), dtype=parameter) if wanted[2] else None
+    codes = native.dtype_code(input.dtype), native.dtype_code(parameter)
+    saved = mean.to(statistics), rstd.to(statistics)
+    _backward(*codes, as_channels_last(grad), input, weight, *saved, grad_input, grad_weight, grad_bias, *sizes)
+    return grad_input, grad_weight, grad_bias
+
+
 def _update(
     running_mean: torch.Tensor,
     running_var: torch.Tensor,
@@ -127,7 +156,8 @@ def _update(
         running.mul_(1.0 - momentum).add_(fresh.mean(0).to(running.dtype), alpha=momentum)
 
 
-def _serves(input: torch.Tensor, *parameters: torch.Tensor | None) -> bool:  # noqa: A002
+def serves(input: torch.Tensor, *parameters: torch.Tensor | None) -> bool:  # noqa: A002
+    """Whether ``normalize`` takes a channels-last input with these per-channel parameters."""
     return (
         native.is_available()
         and is_plain(input)

@@ -10,7 +10,8 @@ namespace nhwc {
 namespace {
 
 template <class T>
-void copy_rows(const void* source, int64_t source_step, void* target, int64_t target_step, int64_t rows, int64_t channels) {
+void copy_rows(const void* source, int64_t source_step, void* target, int64_t target_step, int64_t rows,
+               int64_t channels) {
     const T* from = static_cast<const T*>(source);
     T* to = static_cast<T*>(target);
     parallel_for(rows, grain_for(channels), [&](int64_t begin, int64_t end) {
@@ -69,7 +70,8 @@ void shuffle(const void* source, void* target, int64_t rows, int64_t outer, int6
     T* to = static_cast<T*>(target);
     const int64_t channels = outer * inner;
     parallel_for(rows, grain_for(channels), [&](int64_t begin, int64_t end) {
-        for (int64_t row = begin; row < end; ++row) shuffle_row(from + row * channels, to + row * channels, outer, inner);
+        for (int64_t row = begin; row < end; ++row)
+            shuffle_row(from + row * channels, to + row * channels, outer, inner);
     });
 }
 
@@ -78,15 +80,13 @@ void shuffle(const void* source, void* target, int64_t rows, int64_t outer, int6
 
 // `channels` elements of each of `rows` rows; the rows lie `from_step` and `to_step` elements apart.
 NHWC_EXPORT(copy_rows)(int bytes, const void* from, int64_t from_step, void* to, int64_t to_step, int64_t rows,
-                       int64_t channels) {
-    NHWC_FOR_BYTES(bytes, nhwc::copy_rows, from, from_step, to, to_step, rows, channels)
-}
+                       int64_t channels){
+    NHWC_FOR_BYTES(bytes, nhwc::copy_rows, from, from_step, to, to_step, rows, channels)}
 
 // to (rows, taken) = from (rows, channels)[:, index]; every index is in range.
-NHWC_EXPORT(gather_channels)(int bytes, const void* from, void* to, const int64_t* index, int64_t rows, int64_t channels,
-                             int64_t taken) {
-    NHWC_FOR_BYTES(bytes, nhwc::gather, from, to, index, rows, channels, taken)
-}
+NHWC_EXPORT(gather_channels)(int bytes, const void* from, void* to, const int64_t* index, int64_t rows,
+                             int64_t channels,
+                             int64_t taken){NHWC_FOR_BYTES(bytes, nhwc::gather, from, to, index, rows, channels, taken)}
 
 // to (rows, inner, outer) = from (rows, outer, inner) with its last two dimensions transposed.
 NHWC_EXPORT(shuffle_channels)(int bytes, const void* from, void* to, int64_t rows, int64_t outer, int64_t inner) {

@@ -1,7 +1,7 @@
 // Loops on torch's own threads.
 //
-// torch exports torch_parallel_for from libtorch_cpu as part of its stable C interface (2.10 and later); Python hands its
-// address over once. The chunks may run one after the other on one thread, so no chunk may wait for another.
+// torch exports torch_parallel_for from libtorch_cpu as part of its stable C interface (2.10 and later); Python hands
+// its address over once. The chunks may run one after the other on one thread, so no chunk may wait for another.
 #pragma once
 
 #include <cstdint>

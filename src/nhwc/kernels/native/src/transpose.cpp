@@ -1,4 +1,5 @@
-// Conversion between the formats: per sample the transposition of a (channels, pixels) matrix, for any element of 1 to 8 bytes.
+// Conversion between the formats: per sample the transposition of a (channels, pixels) matrix, for any element of 1 to
+// 8 bytes.
 #include <algorithm>
 #include <cstdint>
 
@@ -92,11 +93,20 @@ void to_rows(const void* source, void* target, int64_t samples, int64_t channels
             const T* in = from + sample * channels * pixels + first;
             T* out = to + (sample * pixels + first) * step;
             switch (channels == step ? channels : 0) {
-                case 1: std::copy(in, in + count, out); break;
-                case 2: join_few<T, 2>(in, pixels, out, count); break;
-                case 3: join_few<T, 3>(in, pixels, out, count); break;
-                case 4: join_few<T, 4>(in, pixels, out, count); break;
-                default: tile(in, pixels, out, step, channels, count);
+                case 1:
+                    std::copy(in, in + count, out);
+                    break;
+                case 2:
+                    join_few<T, 2>(in, pixels, out, count);
+                    break;
+                case 3:
+                    join_few<T, 3>(in, pixels, out, count);
+                    break;
+                case 4:
+                    join_few<T, 4>(in, pixels, out, count);
+                    break;
+                default:
+                    tile(in, pixels, out, step, channels, count);
             }
         }
     });
@@ -114,11 +124,20 @@ void from_rows(const void* source, void* target, int64_t samples, int64_t channe
             const T* in = from + sample * channels * pixels + first * channels;
             T* out = to + sample * channels * pixels + first;
             switch (channels) {
-                case 1: std::copy(in, in + count, out); break;
-                case 2: split_few<T, 2>(in, out, pixels, count); break;
-                case 3: split_few<T, 3>(in, out, pixels, count); break;
-                case 4: split_few<T, 4>(in, out, pixels, count); break;
-                default: tile(in, channels, out, pixels, count, channels);
+                case 1:
+                    std::copy(in, in + count, out);
+                    break;
+                case 2:
+                    split_few<T, 2>(in, out, pixels, count);
+                    break;
+                case 3:
+                    split_few<T, 3>(in, out, pixels, count);
+                    break;
+                case 4:
+                    split_few<T, 4>(in, out, pixels, count);
+                    break;
+                default:
+                    tile(in, channels, out, pixels, count, channels);
             }
         }
     });
@@ -127,11 +146,10 @@ void from_rows(const void* source, void* target, int64_t samples, int64_t channe
 }  // namespace
 }  // namespace nhwc
 
-// (samples, channels, pixels) to (samples, pixels, channels), elements of `bytes` bytes; pixels of the target lie `step`
-// elements apart, so that it may be some channels of a wider tensor.
-NHWC_EXPORT(to_rows)(int bytes, const void* from, void* to, int64_t samples, int64_t channels, int64_t pixels, int64_t step) {
-    NHWC_FOR_BYTES(bytes, nhwc::to_rows, from, to, samples, channels, pixels, step)
-}
+// (samples, channels, pixels) to (samples, pixels, channels), elements of `bytes` bytes; pixels of the target lie
+// `step` elements apart, so that it may be some channels of a wider tensor.
+NHWC_EXPORT(to_rows)(int bytes, const void* from, void* to, int64_t samples, int64_t channels, int64_t pixels,
+                     int64_t step){NHWC_FOR_BYTES(bytes, nhwc::to_rows, from, to, samples, channels, pixels, step)}
 
 // (samples, pixels, channels) to (samples, channels, pixels).
 NHWC_EXPORT(from_rows)(int bytes, const void* from, void* to, int64_t samples, int64_t channels, int64_t pixels) {

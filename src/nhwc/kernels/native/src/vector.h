@@ -56,23 +56,41 @@ enum : int { FLOAT32 = 0, FLOAT64 = 1, BFLOAT16 = 2, FLOAT16 = 3 };
 }  // namespace nhwc
 
 // Calls the template function NAME<T>(...) for the element type of the code DTYPE.
-#define NHWC_FOR_DTYPE(DTYPE, NAME, ...)                           \
-    switch (DTYPE) {                                               \
-        case ::nhwc::FLOAT32: NAME<float>(__VA_ARGS__); break;     \
-        case ::nhwc::FLOAT64: NAME<double>(__VA_ARGS__); break;    \
-        case ::nhwc::BFLOAT16: NAME<::nhwc::bfloat16>(__VA_ARGS__); break; \
-        case ::nhwc::FLOAT16: NAME<_Float16>(__VA_ARGS__); break;  \
-        default: break;                                            \
+#define NHWC_FOR_DTYPE(DTYPE, NAME, ...)         \
+    switch (DTYPE) {                             \
+        case ::nhwc::FLOAT32:                    \
+            NAME<float>(__VA_ARGS__);            \
+            break;                               \
+        case ::nhwc::FLOAT64:                    \
+            NAME<double>(__VA_ARGS__);           \
+            break;                               \
+        case ::nhwc::BFLOAT16:                   \
+            NAME<::nhwc::bfloat16>(__VA_ARGS__); \
+            break;                               \
+        case ::nhwc::FLOAT16:                    \
+            NAME<_Float16>(__VA_ARGS__);         \
+            break;                               \
+        default:                                 \
+            break;                               \
     }
 
 // Calls the template function NAME<T>(...) for an unsigned element of BYTES bytes, where values are only moved.
-#define NHWC_FOR_BYTES(BYTES, NAME, ...)              \
-    switch (BYTES) {                                  \
-        case 1: NAME<uint8_t>(__VA_ARGS__); break;    \
-        case 2: NAME<uint16_t>(__VA_ARGS__); break;   \
-        case 4: NAME<uint32_t>(__VA_ARGS__); break;   \
-        case 8: NAME<uint64_t>(__VA_ARGS__); break;   \
-        default: break;                               \
+#define NHWC_FOR_BYTES(BYTES, NAME, ...) \
+    switch (BYTES) {                     \
+        case 1:                          \
+            NAME<uint8_t>(__VA_ARGS__);  \
+            break;                       \
+        case 2:                          \
+            NAME<uint16_t>(__VA_ARGS__); \
+            break;                       \
+        case 4:                          \
+            NAME<uint32_t>(__VA_ARGS__); \
+            break;                       \
+        case 8:                          \
+            NAME<uint64_t>(__VA_ARGS__); \
+            break;                       \
+        default:                         \
+            break;                       \
     }
 
 // The loop that follows has independent iterations.
