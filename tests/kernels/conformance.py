@@ -140,7 +140,7 @@ def check_no_copies(kernel: str, sample: Sample, dtype: torch.dtype) -> None:
 
 
 def check_accuracy(kernel: str, sample: Sample, dtype: torch.dtype) -> None:
-    """Errors against float64 are at most twice the original's, or one rounding of the largest value."""
+    """Errors against float64 are at most twice the original's, or a few roundings of the largest value: sums differ in their order."""
     exact = run(sample, sample.operands(torch.float64, channels_last=False), "contiguous")
     own = run(sample, sample.operands(dtype, channels_last=False), "contiguous")
     with switched(kernel):
@@ -157,7 +157,7 @@ def check_accuracy(kernel: str, sample: Sample, dtype: torch.dtype) -> None:
                 assert torch.equal(other, one), f"{kind} {place}"
                 continue
             # in float64 the original is itself what is compared with: roundings of sums are all that may differ
-            roundings = 64.0 if dtype == torch.float64 else 1.0
+            roundings = 64.0 if dtype == torch.float64 else 4.0
             largest = float(want.abs().max()) if want.numel() else 0.0
             allowed = 2.0 * error(one, want) + roundings * torch.finfo(dtype).eps * largest
             assert error(other, want) <= allowed, f"{kind} {place}: error {error(other, want)}, allowed {allowed}"

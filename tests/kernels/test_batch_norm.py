@@ -45,10 +45,14 @@ def test_derivatives(sample: Sample) -> None:
 
 def test_odd_layouts_and_shapes() -> None:
     conformance.check_odd_layouts("batch_norm", SAMPLES[0])
-    conformance.check_shapes("batch_norm", plain, [(2, 1, 4, 4), (2, 3, 1, 1), (1, 3, 1, 5), (1, 2, 1, 1), (0, 2, 3, 3)])
+    conformance.check_shapes(
+        "batch_norm", plain, [(2, 1, 4, 4), (2, 3, 1, 1), (1, 3, 1, 5), (1, 2, 1, 1), (0, 2, 3, 3)]
+    )
 
 
-@pytest.mark.parametrize("layer", [nn.BatchNorm2d(5), nn.BatchNorm2d(5, momentum=None), nn.BatchNorm2d(5, affine=False)])
+@pytest.mark.parametrize(
+    "layer", [nn.BatchNorm2d(5), nn.BatchNorm2d(5, momentum=None), nn.BatchNorm2d(5, affine=False)]
+)
 def test_running_statistics_move_as_torchs_do(layer: nn.Module) -> None:
     ours = copy.deepcopy(layer)
     for _ in range(2):

@@ -15,7 +15,9 @@ from nhwc.kernels.norm import normalize, normalize_backward, serves
 from nhwc.kernels.registry import kernel
 
 BATCH_NORM = kernel(
-    "batch_norm", "batch norm in training, forward and backward", native="torch's own kernels run, two to three times slower"
+    "batch_norm",
+    "batch norm in training, forward and backward",
+    native="torch's own kernels run, two to three times slower",
 )
 
 

@@ -9,6 +9,8 @@ from __future__ import annotations
 import importlib
 import sys
 import warnings
+from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any
 
 import torch
@@ -17,6 +19,13 @@ from torch.library import Library, get_kernel
 from nhwc.kernels.registry import Kernel, Replacement
 
 _PLAIN = (torch.Tensor, torch.nn.Parameter)
+
+
+@dataclass(frozen=True)
+class AfterOriginal:
+    """What a replacement returns to have the original run and to answer with ``then(result)``."""
+
+    then: Callable[[Any], Any]
 
 
 class Installation:
@@ -66,6 +75,8 @@ def _standing_in(each: Replacement, original: Any) -> Any:
         # Compiled code was promised the original's strides when it was generated.
         if sys._getframe(1).f_globals.get("async_compile") is None:
             result = run(*operands, **options)
+            if isinstance(result, AfterOriginal):
+                return result.then(call_original(keyset, *operands, **options))
             if result is not NotImplemented:
                 return result
         return call_original(keyset, *operands, **options)

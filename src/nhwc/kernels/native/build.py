@@ -17,7 +17,17 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 SOURCES = Path(__file__).parent / "src"
-FLAGS = ("-std=gnu++17", "-O3", "-fPIC", "-fvisibility=hidden", "-fno-math-errno", "-fno-trapping-math", "-fopenmp-simd", "-fno-tree-loop-distribute-patterns", "-Wall")
+FLAGS = (
+    "-std=gnu++17",
+    "-O3",
+    "-fPIC",
+    "-fvisibility=hidden",
+    "-fno-math-errno",
+    "-fno-trapping-math",
+    "-fopenmp-simd",
+    "-fno-tree-loop-distribute-patterns",
+    "-Wall",
+)
 _AVX2 = ("-mavx2", "-mfma", "-mf16c")
 _X86_SETS = {
     "portable": (),
