@@ -140,7 +140,10 @@ def check_no_copies(kernel: str, sample: Sample, dtype: torch.dtype) -> None:
 
 
 def check_accuracy(kernel: str, sample: Sample, dtype: torch.dtype) -> None:
-    """Errors against float64 are at most twice the original's, or a few roundings of the largest value: sums differ in their order."""
+    """Errors against float64 are at most twice the original's, or four roundings of the largest value.
+
+    Sums differ in their order, and with it in their last digits.
+    """
     exact = run(sample, sample.operands(torch.float64, channels_last=False), "contiguous")
     own = run(sample, sample.operands(dtype, channels_last=False), "contiguous")
     with switched(kernel):

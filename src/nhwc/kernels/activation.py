@@ -5,16 +5,35 @@ torch lays the result out after the gradient; here it is laid out after the acti
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from typing import Any
 
 import torch
 
+from nhwc.kernels import native
 from nhwc.kernels.dispatcher import is_plain
 from nhwc.kernels.layouts import as_channels_last, empty_channels_last, from_rows, is_channels_last, rows_of
 from nhwc.kernels.registry import kernel
 
-ACTIVATION = kernel("activation_backward", "gradients of activations follow the input's format, not the gradient's")
+ACTIVATION = kernel(
+    "activation_backward",
+    "gradients of activations follow the input's format, not the gradient's",
+    native="torch's own loops run, slower where the gradient is expanded over space",
+)
+
+#: Those with a loop of ours for a gradient that is the same for every pixel → its code there.
+_NATIVE = {
+    "threshold_backward": 0,
+    "hardtanh_backward": 1,
+    "leaky_relu_backward": 2,
+    "hardswish_backward": 3,
+    "hardsigmoid_backward": 4,
+    "silu_backward": 5,
+    "sigmoid_backward": 6,
+    "tanh_backward": 7,
+}
+_same_for_all_pixels = native.Function("activation_backward", "iipllpplll" + "dd")
 
 #: Each takes the gradient first and the input (or the result) second, and writes into ``grad_input``.
 _INTO_GRAD_INPUT = (
@@ -51,9 +70,26 @@ def _register(name: str) -> None:
             return NotImplemented
         if grad.shape != of.shape or grad.dtype != of.dtype or not of.numel() or is_channels_last(grad):
             return NotImplemented
+        if name in _NATIVE and native.is_available() and _is_expanded_over_space(grad):
+            low, high = ([float(each) for each in operands[1:3]] + [0.0, 0.0])[:2]
+            return _from_expanded(_NATIVE[name], grad, of, low, high)
         if into is None:
             return packet.default(as_channels_last(grad), *operands, **options)
         return into(grad, *operands, **options, grad_input=empty_channels_last(of.shape, of))
+
+
+def _is_expanded_over_space(grad: torch.Tensor) -> bool:
+    return native.dtype_code(grad.dtype) is not None and not any(
+        stride for size, stride in zip(grad.shape[2:], grad.stride()[2:], strict=True) if size > 1
+    )
+
+
+def _from_expanded(kind: int, grad: torch.Tensor, of: torch.Tensor, low: float, high: float) -> torch.Tensor:
+    result = empty_channels_last(of.shape, of)
+    samples, channels, *sizes = of.shape
+    code, steps = native.dtype_code(of.dtype), grad.stride()[:2]
+    _same_for_all_pixels(code, kind, grad, *steps, of, result, samples, math.prod(sizes), channels, low, high)
+    return result
 
 
 @ACTIVATION.replaces("aten::log_sigmoid_forward")

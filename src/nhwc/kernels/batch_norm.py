@@ -55,12 +55,12 @@ def native_batch_norm_backward(
     grad_out: torch.Tensor,
     input: torch.Tensor,  # noqa: A002
     weight: torch.Tensor | None,
-    running_mean: torch.Tensor | None,
-    running_var: torch.Tensor | None,
+    running_mean: torch.Tensor | None,  # noqa: ARG001 the operator's own
+    running_var: torch.Tensor | None,  # noqa: ARG001
     save_mean: torch.Tensor | None,
     save_invstd: torch.Tensor | None,
     train: bool,
-    eps: float,
+    eps: float,  # noqa: ARG001
     output_mask: list[bool],
 ) -> Any:
     if not train or save_mean is None or save_invstd is None or input.dtype not in {torch.float32, torch.float64}:

@@ -47,12 +47,7 @@ def convolution(
         return NotImplemented
     if _is_product(weight, *arguments):
         return from_rows(torch.nn.functional.linear(rows_of(input), weight.flatten(1), bias))
-    if (
-        not transposed
-        and input.dtype == torch.float32
-        and torch.backends.mkldnn.enabled
-        and _has_channels(weight, groups)
-    ):
+    if not transposed and input.dtype == torch.float32 and _onednn_takes(weight):
         result = torch.ops.aten.mkldnn_convolution(input, weight, bias, padding, stride, dilation, groups)
         return as_channels_last(result)
     return AfterOriginal(as_channels_last)
@@ -63,7 +58,7 @@ def convolution_backward(
     grad_output: torch.Tensor,
     input: torch.Tensor,  # noqa: A002
     weight: torch.Tensor,
-    bias_sizes: Sequence[int] | None,
+    bias_sizes: Sequence[int] | None,  # noqa: ARG001 the operator's own
     stride: Sequence[int],
     padding: Sequence[int],
     dilation: Sequence[int],
@@ -132,7 +127,8 @@ def _backend(
         )
     except (RuntimeError, AttributeError, TypeError):
         return ""
-    return next((name for name, value in torch._C._ConvBackend.__members__.items() if value == chosen), "")
+    names = torch._C._ConvBackend.__members__  # type: ignore[attr-defined]
+    return next((name for name, value in names.items() if value == chosen), "")
 
 
 def _is_product(
@@ -148,5 +144,5 @@ def _is_product(
     return single and groups == 1 and not transposed
 
 
-def _has_channels(weight: torch.Tensor, groups: int) -> bool:
-    return weight.shape[0] >= groups and weight.numel() > 0
+def _onednn_takes(weight: torch.Tensor) -> bool:
+    return bool(torch._C._get_mkldnn_enabled()) and weight.numel() > 0

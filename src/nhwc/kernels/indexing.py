@@ -32,7 +32,7 @@ def index_select(self: torch.Tensor, dim: int, index: torch.Tensor) -> Any:
         return from_rows(torch.index_select(rows_of(self), row_dim(self, dim), index))
     shape = (self.shape[0], index.numel(), *self.shape[2:])
     result = empty_channels_last(shape, self)
-    order = index.to(torch.int64).contiguous()
+    order = index.to(torch.int32).contiguous()  # twice as many in a vector as of int64
     rows = self.numel() // size
     _gather(self.element_size(), self, result, order, rows, size, index.numel())
     return result

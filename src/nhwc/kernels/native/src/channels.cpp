@@ -27,7 +27,7 @@ void copy_rows(const void* source, int64_t source_step, void* target, int64_t ta
 }
 
 template <class T>
-void gather(const void* source, void* target, const int64_t* index, int64_t rows, int64_t channels, int64_t taken) {
+void gather(const void* source, void* target, const int32_t* index, int64_t rows, int64_t channels, int64_t taken) {
     const T* from = static_cast<const T*>(source);
     T* to = static_cast<T*>(target);
     parallel_for(rows, grain_for(taken), [&](int64_t begin, int64_t end) {
@@ -84,7 +84,7 @@ NHWC_EXPORT(copy_rows)(int bytes, const void* from, int64_t from_step, void* to,
     NHWC_FOR_BYTES(bytes, nhwc::copy_rows, from, from_step, to, to_step, rows, channels)}
 
 // to (rows, taken) = from (rows, channels)[:, index]; every index is in range.
-NHWC_EXPORT(gather_channels)(int bytes, const void* from, void* to, const int64_t* index, int64_t rows,
+NHWC_EXPORT(gather_channels)(int bytes, const void* from, void* to, const int32_t* index, int64_t rows,
                              int64_t channels,
                              int64_t taken){NHWC_FOR_BYTES(bytes, nhwc::gather, from, to, index, rows, channels, taken)}
 
