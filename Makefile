@@ -2,7 +2,8 @@
 PYTHON ?= python3
 BIN := .venv/bin
 # Named by content, so that neither a fresh checkout nor a touched file installs again.
-STAMP := .venv/.installed-$(shell cat pyproject.toml constraints.txt | cksum | cut -d' ' -f1)
+NATIVE := $(sort setup.py $(wildcard src/nhwc/kernels/native/build.py src/nhwc/kernels/native/src/*))
+STAMP := .venv/.installed-$(shell cat pyproject.toml constraints.txt $(NATIVE) | cksum | cut -d' ' -f1)
 # Left out: what needs other runtimes or a GPU, and the process that one of them starts.
 BENCHMARKS := $(filter-out peers contenders gpu_check,$(patsubst benchmarks/%.py,%,$(shell grep -l __main__ benchmarks/*.py)))
 
@@ -12,7 +13,7 @@ BENCHMARKS := $(filter-out peers contenders gpu_check,$(patsubst benchmarks/%.py
 help: ## say what there is to type
 	@grep -E '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 10
 
-$(STAMP): pyproject.toml constraints.txt
+$(STAMP): pyproject.toml constraints.txt $(NATIVE)
 	test -x $(BIN)/python || $(PYTHON) -m venv .venv
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[test,lint]'
 	rm -f .venv/.installed-*

@@ -12,7 +12,10 @@ from torchvision import ops
 
 @dataclass(frozen=True)
 class Case:
-    """``call(*tensors)`` on tensors of these shapes. others: operands that are not images. backward: time it too."""
+    """``call(*tensors)`` on tensors of these shapes. others: operands that are not images.
+
+    backward: time it too. expanded: only the backward, from one gradient for all pixels, as a global mean sends it.
+    """
 
     kernel: str
     name: str
@@ -20,6 +23,7 @@ class Case:
     shapes: tuple[tuple[int, ...], ...]
     others: Callable[[], tuple[torch.Tensor, ...]] = tuple
     backward: bool = True
+    expanded: bool = False
 
 
 VOLUME = (2, 32, 32, 64, 64)
@@ -51,6 +55,14 @@ def _places(samples: int, channels: int, height: int, width: int) -> torch.Tenso
     """What max pooling with a window of 2 says of an image of twice the size."""
     image = torch.randn(samples, channels, 2 * height, 2 * width, generator=torch.Generator().manual_seed(3))
     return F.max_pool2d(image, 2, return_indices=True)[1]
+
+
+def _batch_norm(x: torch.Tensor) -> torch.Tensor:
+    return F.batch_norm(x, None, None, training=True)
+
+
+def _conv3d(x: torch.Tensor, weight: torch.Tensor) -> torch.Tensor:
+    return F.conv3d(x, weight, padding=weight.shape[-1] // 2)
 
 
 def _grid_sample(x: torch.Tensor, grid: torch.Tensor) -> torch.Tensor:
@@ -118,9 +130,25 @@ CASES: tuple[Case, ...] = (
     Case("channel_shuffle", "channel shuffle by view, transpose, contiguous", _shuffle, (IMAGE,)),
     Case("channel_shuffle", "channel_shuffle", lambda x: F.channel_shuffle(x, 2), (IMAGE,)),
     Case("roll", "roll by half a window", lambda x: x.roll((3, 3), (2, 3)), (IMAGE,)),
-    Case("activation_backward", "silu after a global mean", lambda x: F.silu(x).mean((2, 3)), (IMAGE,)),
-    Case("activation_backward", "hardswish after a global mean", lambda x: F.hardswish(x).mean((2, 3)), (IMAGE,)),
-    Case("grid_sample", "grid_sample 2-D, bilinear", _grid_sample, ((4, 64, 96, 96),), lambda: (_grid(4, 96, 96),)),
+    Case("activation_backward", "silu, gradient of a global mean", F.silu, (IMAGE,), expanded=True),
+    Case("activation_backward", "hardswish, gradient of a global mean", F.hardswish, (IMAGE,), expanded=True),
+    Case("activation_backward", "relu6, gradient of a global mean", F.relu6, (IMAGE,), expanded=True),
+    Case("batch_norm", "batch_norm in training", _batch_norm, (IMAGE,)),
+    Case("batch_norm", "batch_norm in training, 14x14", _batch_norm, ((8, 232, 14, 14),)),
+    Case(
+        "conv3d",
+        "conv3d 3x3x3, one small volume",
+        _conv3d,
+        ((1, 64, 8, 16, 16),),
+        lambda: (torch.randn(64, 64, 3, 3, 3),),
+    ),
+    Case(
+        "conv3d",
+        "conv3d 1x1x1, one small volume",
+        _conv3d,
+        ((1, 64, 8, 16, 16),),
+        lambda: (torch.randn(64, 64, 1, 1, 1),),
+    ),
     Case(
         "grid_sample",
         "grid_sample 3-D, bilinear",

@@ -6,6 +6,7 @@ a conversion between the formats costs in clones.
 
 from __future__ import annotations
 
+import functools
 import math
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -20,9 +21,13 @@ from nhwc.measure.stats import paired_ratio
 Call = Callable[[], object]
 
 
-def timed(calls: dict[str, Call], rounds: int) -> dict[str, list[float]]:
-    """Samples of equal rounds; a call that takes under half a millisecond is repeated within a sample."""
-    probe = alternate(calls, 2)
+def timed(calls: dict[str, Call], rounds: int, kernel: str) -> dict[str, list[float]]:
+    """Samples of equal rounds; a call that takes under half a millisecond is repeated within a sample.
+
+    The call named "kernel" runs with that kernel of ours, and no other does.
+    """
+    around = {"kernel": functools.partial(nhwc.kernels.use, kernel)}
+    probe = alternate(calls, 2, around=around)
     repeat = max(1, math.ceil(0.5 / max(min(min(samples) for samples in probe.values()), 1e-3)))
 
     def repeated(call: Call) -> Call:
@@ -32,7 +37,7 @@ def timed(calls: dict[str, Call], rounds: int) -> dict[str, list[float]]:
 
         return several
 
-    return alternate({name: repeated(call) for name, call in calls.items()}, rounds)
+    return alternate({name: repeated(call) for name, call in calls.items()}, rounds, around=around)
 
 
 def operands(case: Case, channels_last: bool, train: bool) -> list[torch.Tensor]:
@@ -55,25 +60,15 @@ def step(case: Case, channels_last: bool, train: bool) -> Call:
     gradient = torch.randn(shape.shape)
     if channels_last and gradient.dim() in {4, 5}:
         gradient = nhwc.to_format(gradient, "channels_last" if gradient.dim() == 4 else "channels_last_3d")
-    if shape.dim() == 2:  # a pooled mean: its gradient comes back expanded
-        gradient = torch.ones(shape.shape)
+    if case.expanded:
+        gradient = torch.randn(*shape.shape[:2], *(1,) * (shape.dim() - 2)).expand(shape.shape)
     return lambda: torch.autograd.grad(case.call(*tensors), wanted, gradient)
-
-
-def with_kernels(call: Call, *names: str) -> Call:
-    """The call with kernels, switched on for it alone: the sample pays for that."""
-
-    def run() -> object:
-        with nhwc.kernels.use(*names):
-            return call()
-
-    return run
 
 
 def compare(case: Case, train: bool, rounds: int) -> dict[str, Any]:
     first = step(case, channels_last=False, train=train)
     other = step(case, channels_last=True, train=train)
-    samples = timed({"contiguous": first, "channels_last": other, "kernel": with_kernels(other, case.kernel)}, rounds)
+    samples = timed({"contiguous": first, "channels_last": other, "kernel": other}, rounds, case.kernel)
     ratio = paired_ratio(samples["contiguous"], samples["kernel"])
     before = paired_ratio(samples["contiguous"], samples["channels_last"])
     row = {
@@ -114,9 +109,7 @@ def floors(rounds: int) -> list[dict[str, Any]]:
     rows = []
     for name, kernel, call, shape, moved in FLOORS:
         image = nhwc.to_format(torch.randn(shape), "channels_last_3d")
-        samples = timed(
-            {"clone": image.clone, "kernel": with_kernels(lambda call=call, image=image: call(image), kernel)}, rounds
-        )
+        samples = timed({"clone": image.clone, "kernel": lambda call=call, image=image: call(image)}, rounds, kernel)
         ratio = paired_ratio(samples["kernel"], samples["clone"])
         rows.append(
             {
@@ -165,6 +158,7 @@ def conversions(rounds: int) -> list[dict[str, Any]]:
                 ),
             },
             rounds,
+            "conversion",
         )
         row: dict[str, Any] = {"shape": shape, "megabytes": round(plain.nbytes / 1e6, 1)}
         for name in ("to", "back", "torch"):
@@ -173,6 +167,13 @@ def conversions(rounds: int) -> list[dict[str, Any]]:
         rows.append(row)
         print(row, flush=True)
     return rows
+
+
+def passes(case: Case) -> tuple[bool, ...]:
+    """Whether to time the backward pass with it: no, yes, or both."""
+    if case.expanded:
+        return (True,)
+    return (False, True) if case.backward else (False,)
 
 
 def main() -> None:

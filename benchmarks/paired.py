@@ -9,6 +9,7 @@ import random
 import sys
 import time
 from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -19,18 +20,28 @@ from scipy import stats
 from nhwc.machine import processor_name
 
 
-def alternate(calls: dict[str, Callable[[], object]], rounds: int, seed: int = 0) -> dict[str, list[float]]:
-    """Milliseconds of every call in every round; the order within a round is random. Two rounds warm up."""
+def alternate(
+    calls: dict[str, Callable[[], object]],
+    rounds: int,
+    seed: int = 0,
+    around: dict[str, Callable[[], AbstractContextManager[object]]] | None = None,
+) -> dict[str, list[float]]:
+    """Milliseconds of every call in every round; the order within a round is random. Two rounds warm up.
+
+    around: contexts that calls of these names run in, entered outside the clock.
+    """
     order = list(calls)
     shuffled = random.Random(seed)
     samples: dict[str, list[float]] = {name: [] for name in order}
     for round_number in range(rounds + 2):
         shuffled.shuffle(order)
         for name in order:
-            start = time.perf_counter_ns()
-            calls[name]()
+            with (around or {}).get(name, nullcontext)():
+                start = time.perf_counter_ns()
+                calls[name]()
+                took = time.perf_counter_ns() - start
             if round_number >= 2:
-                samples[name].append((time.perf_counter_ns() - start) / 1e6)
+                samples[name].append(took / 1e6)
     return samples
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import itertools
+
 import torch
 from torch import nn
 
@@ -47,8 +49,8 @@ class ResidualUNet3d(nn.Module):
         super().__init__()
         widths = [min(width * 2**level, 320) for level in range(levels)]
         self.stem = Residual(1, width)
-        self.down = nn.ModuleList(Residual(a, b, 2) for a, b in zip(widths, widths[1:], strict=False))
-        self.up = nn.ModuleList(Up(b, a) for a, b in reversed(list(zip(widths, widths[1:], strict=False))))
+        self.down = nn.ModuleList(Residual(a, b, 2) for a, b in itertools.pairwise(widths))
+        self.up = nn.ModuleList(Up(b, a) for a, b in reversed(list(itertools.pairwise(widths))))
         self.head = nn.Conv3d(width, classes, 1)
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:

@@ -1,6 +1,5 @@
 // Moving channels within and between channels-last rows: joins, gathers and shuffles. Values are moved, never computed.
 #include <algorithm>
-#include <cstring>
 
 #include "export.h"
 #include "parallel.h"
@@ -18,11 +17,26 @@ void copy_rows(const void* source, int64_t source_step, void* target, int64_t ta
         for (int64_t row = begin; row < end; ++row) {
             const T* __restrict in = from + row * source_step;
             T* __restrict out = to + row * target_step;
-            if (channels * sizeof(T) >= 256)
-                std::memcpy(out, in, channels * sizeof(T));
-            else
-                for (int64_t c = 0; c < channels; ++c) out[c] = in[c];
+            for (int64_t c = 0; c < channels; ++c) out[c] = in[c];
         }
+    });
+}
+
+// Row by row from all operands, so that every row of the result is written at once.
+template <class T>
+void join(const void* const* sources, const int64_t* steps, const int64_t* widths, int64_t count, void* target,
+          int64_t rows) {
+    T* to = static_cast<T*>(target);
+    int64_t width = 0;
+    for (int64_t k = 0; k < count; ++k) width += widths[k];
+    parallel_for(rows, grain_for(width), [&](int64_t begin, int64_t end) {
+        T* __restrict out = to + begin * width;
+        for (int64_t row = begin; row < end; ++row)
+            for (int64_t k = 0; k < count; ++k) {
+                const T* __restrict in = static_cast<const T*>(sources[k]) + row * steps[k];
+                for (int64_t c = 0; c < widths[k]; ++c) out[c] = in[c];
+                out += widths[k];
+            }
     });
 }
 
@@ -82,6 +96,11 @@ void shuffle(const void* source, void* target, int64_t rows, int64_t outer, int6
 NHWC_EXPORT(copy_rows)(int bytes, const void* from, int64_t from_step, void* to, int64_t to_step, int64_t rows,
                        int64_t channels){
     NHWC_FOR_BYTES(bytes, nhwc::copy_rows, from, from_step, to, to_step, rows, channels)}
+
+// to (rows, sum of widths): `widths[k]` elements of each row of `from[k]`, whose rows lie `steps[k]` elements apart.
+NHWC_EXPORT(join_channels)(int bytes, const void* const* from, const int64_t* steps, const int64_t* widths,
+                           int64_t count, void* to,
+                           int64_t rows){NHWC_FOR_BYTES(bytes, nhwc::join, from, steps, widths, count, to, rows)}
 
 // to (rows, taken) = from (rows, channels)[:, index]; every index is in range.
 NHWC_EXPORT(gather_channels)(int bytes, const void* from, void* to, const int32_t* index, int64_t rows,

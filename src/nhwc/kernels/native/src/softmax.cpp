@@ -1,4 +1,5 @@
 // Softmax and log-softmax over the channels of channels-last rows, forward and backward.
+#include <algorithm>
 #include <cmath>
 #include <limits>
 #include <vector>
@@ -41,6 +42,80 @@ A total(const A* values, int64_t count) {
 #pragma omp simd reduction(+ : found)
     for (int64_t c = 0; c < count; ++c) found += values[c];
     return found;
+}
+
+// Up to this many channels, blocks of rows are transposed in cache: vectors then run across rows, and nothing is
+// padded.
+constexpr int64_t FEW = 48;
+constexpr int64_t BLOCK = WIDTH;
+
+// block (channels, BLOCK) from `count` rows; the rows that are missing repeat the first.
+template <class T>
+inline void gather_block(const T* from, int64_t channels, int64_t count, accumulate_t<T>* __restrict block) {
+    const T* rows[BLOCK];
+    for (int64_t r = 0; r < BLOCK; ++r) rows[r] = from + (r < count ? r : 0) * channels;
+    for (int64_t c = 0; c < channels; ++c)
+        for (int64_t r = 0; r < BLOCK; ++r) block[c * BLOCK + r] = load(rows[r] + c);
+}
+
+template <class T>
+inline void scatter_block(const accumulate_t<T>* __restrict block, int64_t channels, int64_t count, T* to) {
+    for (int64_t r = 0; r < count; ++r)
+        for (int64_t c = 0; c < channels; ++c) store(to + r * channels + c, block[c * BLOCK + r]);
+}
+
+template <class T>
+void forward_few(const T* from, T* to, int logarithm, int64_t rows, int64_t channels) {
+    using A = accumulate_t<T>;
+    parallel_for((rows + BLOCK - 1) / BLOCK, grain_for(channels * BLOCK), [&](int64_t begin, int64_t end) {
+        std::vector<A> memory(static_cast<size_t>(2 * channels * BLOCK));
+        A* __restrict x = memory.data(), * __restrict e = x + channels * BLOCK;
+        for (int64_t b = begin; b < end; ++b) {
+            const int64_t count = std::min(BLOCK, rows - b * BLOCK);
+            gather_block(from + b * BLOCK * channels, channels, count, x);
+            A top[BLOCK], sum[BLOCK];
+            NHWC_VECTOR
+            for (int64_t r = 0; r < BLOCK; ++r) top[r] = x[r], sum[r] = A(0);
+            for (int64_t c = 1; c < channels; ++c) NHWC_VECTOR
+            for (int64_t r = 0; r < BLOCK; ++r) top[r] = x[c * BLOCK + r] > top[r] ? x[c * BLOCK + r] : top[r];
+            for (int64_t c = 0; c < channels; ++c) NHWC_VECTOR
+            for (int64_t r = 0; r < BLOCK; ++r) {
+                x[c * BLOCK + r] -= top[r];
+                e[c * BLOCK + r] = exponential(x[c * BLOCK + r]);
+                sum[r] += e[c * BLOCK + r];
+            }
+            if (logarithm != 0) NHWC_VECTOR
+            for (int64_t r = 0; r < BLOCK; ++r) sum[r] = std::log(sum[r]);
+            for (int64_t c = 0; c < channels; ++c) NHWC_VECTOR
+            for (int64_t r = 0; r < BLOCK; ++r)
+                x[c * BLOCK + r] = logarithm != 0 ? x[c * BLOCK + r] - sum[r] : e[c * BLOCK + r] / sum[r];
+            scatter_block(x, channels, count, to + b * BLOCK * channels);
+        }
+    });
+}
+
+template <class T>
+void backward_few(const T* grad, const T* from, T* to, int logarithm, int64_t rows, int64_t channels) {
+    using A = accumulate_t<T>;
+    parallel_for((rows + BLOCK - 1) / BLOCK, grain_for(channels * BLOCK), [&](int64_t begin, int64_t end) {
+        std::vector<A> memory(static_cast<size_t>(2 * channels * BLOCK));
+        A* __restrict g = memory.data(), * __restrict y = g + channels * BLOCK;
+        for (int64_t b = begin; b < end; ++b) {
+            const int64_t count = std::min(BLOCK, rows - b * BLOCK), offset = b * BLOCK * channels;
+            gather_block(grad + offset, channels, count, g);
+            gather_block(from + offset, channels, count, y);
+            A sum[BLOCK] = {};
+            for (int64_t c = 0; c < channels; ++c) NHWC_VECTOR
+            for (int64_t r = 0; r < BLOCK; ++r)
+                sum[r] += logarithm != 0 ? g[c * BLOCK + r] : g[c * BLOCK + r] * y[c * BLOCK + r];
+            if (logarithm != 0)
+                for (int64_t c = 0; c < channels; ++c) NHWC_VECTOR
+            for (int64_t r = 0; r < BLOCK; ++r) g[c * BLOCK + r] -= exponential(y[c * BLOCK + r]) * sum[r];
+            else for (int64_t c = 0; c < channels; ++c) NHWC_VECTOR for (int64_t r = 0; r < BLOCK; ++r)
+                g[c * BLOCK + r] = (g[c * BLOCK + r] - sum[r]) * y[c * BLOCK + r];
+            scatter_block(g, channels, count, to + offset);
+        }
+    });
 }
 
 // A NaN spoils the sum, and with it the whole row, as in torch.

@@ -95,3 +95,6 @@ enum : int { FLOAT32 = 0, FLOAT64 = 1, BFLOAT16 = 2, FLOAT16 = 3 };
 
 // The loop that follows has independent iterations.
 #define NHWC_INDEPENDENT _Pragma("GCC ivdep")
+
+// The short loop of fixed length that follows becomes vector code; unrolled first, it would not.
+#define NHWC_VECTOR _Pragma("omp simd")
