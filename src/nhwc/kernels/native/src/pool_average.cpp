@@ -14,14 +14,8 @@ namespace {
 constexpr int64_t TILE = 4096;
 // Values beyond which a window is summed in double: a long sum in float loses more than torch's pairwise mean.
 constexpr int64_t LONG_SUM = 64;
-// Tasks below which the channels are shared out as well, and the fewest that are worth a task.
-constexpr int64_t FEW_TASKS = 16, FEW_CHANNELS = 32;
-
-// The channels [begin, end) that a task takes.
-struct Channels {
-    int64_t all, begin, end;
-    int64_t width() const { return end - begin; }
-};
+// Tasks below which the rows of a window are shared out as well, and how: fixed, so that the sums do not depend on threads.
+constexpr int64_t FEW_TASKS = 16, SHARES = 16;
 
 template <bool FIRST, class T, class A>
 void add(const T* __restrict from, A* __restrict sum, int64_t count) {
@@ -29,58 +23,51 @@ void add(const T* __restrict from, A* __restrict sum, int64_t count) {
     for (int64_t j = 0; j < count; ++j) sum[j] = FIRST ? static_cast<A>(load(from + j)) : sum[j] + static_cast<A>(load(from + j));
 }
 
-// Adds `columns` pixels of one input row, these channels, to sums that lie side by side.
-template <bool FIRST, class T, class A>
-void add_pixels(const T* row, const Channels& c, int64_t columns, A* sum) {
-    if (c.width() == c.all) return add<FIRST>(row, sum, columns * c.all);
-    for (int64_t k = 0; k < columns; ++k) add<FIRST>(row + k * c.all + c.begin, sum + k * c.width(), c.width());
-}
-
-// One output row: first the input rows of the window are summed over full rows, then pixels within that sum.
-template <class T, class A>
-void average_row(const T* x, T* y, const Windows& w, const Row& at, const Channels& c, std::vector<A>& sums,
-                 std::vector<A>& total) {
+// Sums of the windows of one output row over share `share` of `shares` of their input rows: first over full input rows,
+// then over the pixels of that. put(output, sums of its pixels, how many) takes what belongs to an output column.
+template <class T, class A, class Put>
+void sum_windows(const T* x, const Windows& w, const Row& at, int64_t channels, int64_t share, int64_t shares,
+                 std::vector<A>& sums, const Put& put) {
     const Dimension &d = w.depth, &h = w.height, &v = w.width;
-    const int64_t outer = d.divisor[at.depth] * h.divisor[at.height], width = c.width();
+    const int64_t high = h.end[at.height] - h.start[at.height], rows = (d.end[at.depth] - d.start[at.depth]) * high;
+    const int64_t top = rows * share / shares, bottom = rows * (share + 1) / shares;
     for (int64_t begin = 0, end; begin < v.out; begin = end) {
         const int64_t left = v.start[begin];
         end = begin + 1;
-        while (end < v.out && (v.end[end] - left) * width <= TILE) ++end;
-        const int64_t columns = v.end[end - 1] - left;
-        if (static_cast<int64_t>(sums.size()) < columns * width) sums.resize(static_cast<size_t>(columns * width));
-        bool first = true;
-        for (int64_t z = d.start[at.depth]; z < d.end[at.depth]; ++z)
-            for (int64_t r = h.start[at.height]; r < h.end[at.height]; ++r, first = false) {
-                const T* row = x + (((at.sample * d.in + z) * h.in + r) * v.in + left) * c.all;
-                first ? add_pixels<true>(row, c, columns, sums.data()) : add_pixels<false>(row, c, columns, sums.data());
-            }
-        for (int64_t o = begin; o < end; ++o) {
-            const int64_t count = v.end[o] - v.start[o];
-            const A* __restrict pixel = sums.data() + (v.start[o] - left) * width;
-            A* __restrict all = total.data();
-            const A divisor = static_cast<A>(outer * v.divisor[o]);
-            T* __restrict out =
-                y + (((at.sample * d.out + at.depth) * h.out + at.height) * v.out + o) * c.all + c.begin;
-            if (count == 1) {
-                NHWC_INDEPENDENT
-                for (int64_t j = 0; j < width; ++j) store(out + j, pixel[j] / divisor);
-                continue;
-            }
-            if (count == 2) {
-                NHWC_INDEPENDENT
-                for (int64_t j = 0; j < width; ++j) store(out + j, (pixel[j] + pixel[width + j]) / divisor);
-                continue;
-            }
-            std::copy(pixel, pixel + width, all);
-            for (int64_t k = 1; k < count; ++k) {
-                const A* __restrict next = pixel + k * width;
-                NHWC_INDEPENDENT
-                for (int64_t j = 0; j < width; ++j) all[j] += next[j];
-            }
-            NHWC_INDEPENDENT
-            for (int64_t j = 0; j < width; ++j) store(out + j, all[j] / divisor);
+        while (end < v.out && (v.end[end] - left) * channels <= TILE) ++end;
+        const int64_t count = (v.end[end - 1] - left) * channels;
+        if (static_cast<int64_t>(sums.size()) < count) sums.resize(static_cast<size_t>(count));
+        if (top == bottom) std::fill(sums.begin(), sums.end(), A(0));
+        for (int64_t k = top; k < bottom; ++k) {
+            const int64_t z = d.start[at.depth] + k / high, r = h.start[at.height] + k % high;
+            const T* row = x + (((at.sample * d.in + z) * h.in + r) * v.in + left) * channels;
+            k == top ? add<true>(row, sums.data(), count) : add<false>(row, sums.data(), count);
         }
+        for (int64_t o = begin; o < end; ++o) put(o, sums.data() + (v.start[o] - left) * channels, v.end[o] - v.start[o]);
     }
+}
+
+// The sum of `count` pixels that lie side by side, divided.
+template <class A, class T>
+void put_average(const A* __restrict pixel, int64_t count, int64_t channels, A divisor, A* __restrict all, T* __restrict out) {
+    if (count == 1) {
+        NHWC_INDEPENDENT
+        for (int64_t j = 0; j < channels; ++j) store(out + j, pixel[j] / divisor);
+        return;
+    }
+    if (count == 2) {
+        NHWC_INDEPENDENT
+        for (int64_t j = 0; j < channels; ++j) store(out + j, (pixel[j] + pixel[channels + j]) / divisor);
+        return;
+    }
+    std::copy(pixel, pixel + channels, all);
+    for (int64_t k = 1; k < count; ++k) {
+        const A* __restrict next = pixel + k * channels;
+        NHWC_INDEPENDENT
+        for (int64_t j = 0; j < channels; ++j) all[j] += next[j];
+    }
+    NHWC_INDEPENDENT
+    for (int64_t j = 0; j < channels; ++j) store(out + j, all[j] / divisor);
 }
 
 int64_t longest(const Dimension& d) {
@@ -91,17 +78,47 @@ int64_t longest(const Dimension& d) {
 
 template <class A, class T>
 void average_in(const T* x, T* y, const Windows& w, int64_t samples, int64_t channels, int64_t window) {
-    const int64_t rows = samples * w.depth.out * w.height.out;
-    const int64_t blocks = rows >= FEW_TASKS ? 1 : std::max<int64_t>(1, channels / FEW_CHANNELS);
-    const int64_t block = (channels + blocks - 1) / blocks;
-    parallel_for(rows * blocks, grain_for(w.width.out * window * block), [&](int64_t begin, int64_t end) {
-        std::vector<A> sums, total(static_cast<size_t>(block));
+    const Dimension &d = w.depth, &h = w.height, &v = w.width;
+    const int64_t rows = samples * d.out * h.out;
+    parallel_for(rows, grain_for(v.out * window * channels), [&](int64_t begin, int64_t end) {
+        std::vector<A> sums, total(static_cast<size_t>(channels));
         for (int64_t task = begin; task < end; ++task) {
-            const int64_t from = task % blocks * block;
-            const Channels c{channels, std::min(from, channels), std::min(channels, from + block)};
-            average_row(x, y, w, Row(task / blocks, w.depth.out, w.height.out), c, sums, total);
+            const Row at(task, d.out, h.out);
+            const int64_t outer = d.divisor[at.depth] * h.divisor[at.height];
+            sum_windows(x, w, at, channels, 0, 1, sums, [&](int64_t o, const A* pixels, int64_t count) {
+                T* out = y + (task * v.out + o) * channels;
+                put_average(pixels, count, channels, static_cast<A>(outer * v.divisor[o]), total.data(), out);
+            });
         }
     });
+}
+
+// For few and large windows, as in global pooling: every window's rows are shared out, and the shares added up.
+template <class T>
+void average_shared(const T* x, T* y, const Windows& w, int64_t samples, int64_t channels) {
+    const Dimension &d = w.depth, &h = w.height, &v = w.width;
+    const int64_t rows = samples * d.out * h.out, width = v.out * channels;
+    std::vector<double> partial(static_cast<size_t>(rows * SHARES * width));
+    parallel_for(rows * SHARES, 1, [&](int64_t begin, int64_t end) {
+        std::vector<double> sums;
+        for (int64_t task = begin; task < end; ++task) {
+            double* into = partial.data() + task * width;
+            const Row at(task / SHARES, d.out, h.out);
+            sum_windows(x, w, at, channels, task % SHARES, SHARES, sums, [&](int64_t o, const double* pixels, int64_t count) {
+                for (int64_t k = 0; k < count; ++k) add<false>(pixels + k * channels, into + o * channels, channels);
+            });
+        }
+    });
+    for (int64_t row = 0; row < rows; ++row) {
+        double* all = partial.data() + row * SHARES * width;
+        for (int64_t k = 1; k < SHARES; ++k) add<false>(all + k * width, all, width);
+        const Row at(row, d.out, h.out);
+        const int64_t outer = d.divisor[at.depth] * h.divisor[at.height];
+        for (int64_t o = 0; o < v.out; ++o) {
+            T* out = y + (row * v.out + o) * channels;
+            put_average(all + o * channels, 1, channels, static_cast<double>(outer * v.divisor[o]), all, out);
+        }
+    }
 }
 
 template <class T>
@@ -110,7 +127,9 @@ void average_forward(const void* x, void* y, const int64_t* table, int64_t sampl
     const int64_t window = longest(w.depth) * longest(w.height) * longest(w.width);
     const T* from = static_cast<const T*>(x);
     T* to = static_cast<T*>(y);
-    if (window > LONG_SUM)
+    if (window > LONG_SUM && samples * w.depth.out * w.height.out < FEW_TASKS)
+        average_shared(from, to, w, samples, channels);
+    else if (window > LONG_SUM)
         average_in<double>(from, to, w, samples, channels, window);
     else
         average_in<accumulate_t<T>>(from, to, w, samples, channels, window);

@@ -61,37 +61,41 @@ void fractional(const void* x, const void* random, void* y, int64_t* indices, in
         }
     const int64_t work = depth.window * height.window * width.window * channels;
     parallel_for(samples * depth.out * height.out * width.out, grain_for(work), [&](int64_t begin, int64_t end) {
-        std::vector<A> value_of(static_cast<size_t>(channels));
-        std::vector<Place> place_of(static_cast<size_t>(channels)), origin_of(static_cast<size_t>(channels));
-        A* __restrict value = value_of.data();
+        std::vector<A> value_of(static_cast<size_t>(channels)), candidate_of(value_of);
+        std::vector<Place> place_of(static_cast<size_t>(channels)), origin_of(place_of), chosen_of(place_of);
+        A *__restrict value = value_of.data(), *__restrict candidate = candidate_of.data();
         Place *__restrict place = place_of.data(), *__restrict origin = origin_of.data();
+        Place* __restrict chosen = chosen_of.data();
+        const Place high = static_cast<Place>(height.in), wide = static_cast<Place>(width.in);
+        const Place step = static_cast<Place>(channels);
         for (int64_t task = begin; task < end; ++task) {
             const int64_t o = task % width.out, r = task / width.out % height.out;
             const int64_t z = task / width.out / height.out % depth.out, n = task / width.out / height.out / depth.out;
             const int32_t* __restrict at_z = starts[0].data() + (n * depth.out + z) * channels;
             const int32_t* __restrict at_r = starts[1].data() + (n * height.out + r) * channels;
             const int32_t* __restrict at_o = starts[2].data() + (n * width.out + o) * channels;
-            const Place high = static_cast<Place>(height.in), wide = static_cast<Place>(width.in);
-            const Place step = static_cast<Place>(channels);
-            const T* __restrict from = static_cast<const T*>(x) + n * depth.in * height.in * width.in * channels;
+            const T* from = static_cast<const T*>(x) + n * depth.in * height.in * width.in * channels;
             NHWC_INDEPENDENT
-            for (int64_t j = 0; j < channels; ++j) {
-                origin[j] = (static_cast<Place>(at_z[j]) * high + at_r[j]) * wide + at_o[j];
-                place[j] = origin[j];
-                value[j] = load(from + origin[j] * step + j);
+            for (Place j = 0; j < step; ++j) {
+                place[j] = (static_cast<Place>(at_z[j]) * high + at_r[j]) * wide + at_o[j];
+                origin[j] = place[j] * step + j;
+                chosen[j] = 0;
             }
+            for (Place j = 0; j < step; ++j) value[j] = load(from + origin[j]);
             for (int64_t dz = 0; dz < depth.window; ++dz)
                 for (int64_t dr = 0; dr < height.window; ++dr)
                     for (int64_t dc = 0; dc < width.window; ++dc) {
                         const Place away = static_cast<Place>((dz * height.in + dr) * width.in + dc);
                         if (away == 0) continue;
+                        const T* __restrict moved = from + away * channels;
+                        // fetched first: the choice below then is a vector's, without branches
                         NHWC_INDEPENDENT
-                        for (int64_t j = 0; j < channels; ++j) {
-                            const Place here = origin[j] + away;
-                            const A candidate = load(from + here * step + j);
-                            const bool better = (candidate > value[j]) | (candidate != candidate);
-                            value[j] = better ? candidate : value[j];
-                            place[j] = better ? here : place[j];
+                        for (Place j = 0; j < step; ++j) candidate[j] = load(moved + origin[j]);
+                        NHWC_INDEPENDENT
+                        for (Place j = 0; j < step; ++j) {
+                                            const bool better = (candidate[j] > value[j]) | (candidate[j] != candidate[j]);
+                            value[j] = better ? candidate[j] : value[j];
+                            chosen[j] = better ? away : chosen[j];
                         }
                     }
             T* __restrict out = static_cast<T*>(y) + task * channels;
@@ -99,7 +103,7 @@ void fractional(const void* x, const void* random, void* y, int64_t* indices, in
             NHWC_INDEPENDENT
             for (int64_t j = 0; j < channels; ++j) store(out + j, value[j]);
             NHWC_INDEPENDENT
-            for (int64_t j = 0; j < channels; ++j) index[j] = place[j];
+            for (int64_t j = 0; j < channels; ++j) index[j] = place[j] + chosen[j];
         }
     });
 }

@@ -11,74 +11,87 @@
 namespace nhwc {
 namespace {
 
-// Tasks wanted: samples are split into blocks of channels until there are as many.
-constexpr int64_t TASKS = 16;
-constexpr int64_t CACHE_LINE = 64;
-// Pixels that are cleared at least at a time.
-constexpr int64_t CLEARED_AHEAD = 32;
+// Tasks wanted for a scatter, and the fewest pixels that are worth one.
+constexpr int64_t TASKS = 16, FEWEST_PIXELS = 1024;
+// Source pixels whose places are bounded together.
+constexpr int64_t GROUP = 16;
 
-struct Blocks {
-    int64_t width, count;
-    Blocks(int64_t samples, int64_t channels, int64_t element) {
-        const int64_t line = CACHE_LINE / element;
-        const int64_t wanted = std::max<int64_t>(1, std::min((TASKS + samples - 1) / samples, channels / line));
-        width = ((channels + wanted - 1) / wanted + line - 1) / line * line;
-        count = (channels + width - 1) / width;
-    }
+// The places that a group of pixels points to.
+struct Bounds {
+    int64_t low, high;
 };
 
-inline void clear(char* to, int64_t pixels, int64_t stride, int64_t bytes) {
-    if (stride == bytes) {
-        std::memset(to, 0, static_cast<size_t>(pixels * bytes));
-        return;
-    }
-    for (int64_t p = 0; p < pixels; ++p) std::memset(to + p * stride, 0, static_cast<size_t>(bytes));
+// Per group of GROUP source pixels, within samples.
+inline std::vector<Bounds> bounds_of(const int64_t* places, int64_t samples, int64_t pixels, int64_t channels) {
+    const int64_t groups = (pixels + GROUP - 1) / GROUP;
+    std::vector<Bounds> bounds(static_cast<size_t>(samples * groups));
+    parallel_for(samples * groups, grain_for(GROUP * channels), [&](int64_t begin, int64_t end) {
+        for (int64_t k = begin; k < end; ++k) {
+            const int64_t first = k % groups * GROUP, count = std::min(GROUP, pixels - first) * channels;
+            const int64_t* __restrict place = places + (k / groups * pixels + first) * channels;
+            int64_t low = place[0], high = place[0];
+            for (int64_t j = 1; j < count; ++j) {
+                low = std::min(low, place[j]);
+                high = std::max(high, place[j]);
+            }
+            bounds[static_cast<size_t>(k)] = {low, high};
+        }
+    });
+    return bounds;
 }
 
-// to[places[p, c], c] = or += from[p, c], and zero where no place points. Each task owns some channels of one sample, and
-// clears no further ahead of the places than it must, while the memory is in the cache.
+template <class T, bool ADD>
+void put(T* at, const T* value) {
+    if (ADD)
+        store(at, load(at) + load(value));
+    else
+        *at = *value;
+}
+
+// to[places[p, c], c] = or += from[p, c], and zero where no place points. Each task owns a range of the target's pixels, so
+// that nothing is written by two; it clears no further ahead than it must, while the memory is in the cache.
 template <class T, bool ADD>
 void scatter(const T* from, const int64_t* places, T* to, int64_t* outside, int64_t samples, int64_t pixels,
              int64_t plane, int64_t channels) {
-    const Blocks blocks(samples, channels, sizeof(T));
-    std::atomic<bool> bad{false};
-    parallel_for(samples * blocks.count, 1, [&](int64_t begin, int64_t end) {
+    const std::vector<Bounds> bounds = bounds_of(places, samples, pixels, channels);
+    for (const Bounds& each : bounds)
+        if (each.low < 0 || each.high >= plane) {
+            *outside = 1;
+            return;
+        }
+    const int64_t groups = (pixels + GROUP - 1) / GROUP;
+    const int64_t parts = std::max<int64_t>(1, std::min((TASKS + samples - 1) / samples, plane / FEWEST_PIXELS));
+    const int64_t part = (plane + parts - 1) / parts;
+    parallel_for(samples * parts, 1, [&](int64_t begin, int64_t end) {
         for (int64_t task = begin; task < end; ++task) {
-            const int64_t sample = task / blocks.count, left = task % blocks.count * blocks.width;
-            const int64_t width = std::min(channels - left, blocks.width);
-            const int64_t stride = channels * static_cast<int64_t>(sizeof(T)), bytes = width * static_cast<int64_t>(sizeof(T));
-            T* __restrict target = to + sample * plane * channels + left;
-            int64_t cleared = 0;
-            for (int64_t p = 0; p < pixels; ++p) {
-                const int64_t offset = (sample * pixels + p) * channels + left;
-                const int64_t* __restrict place = places + offset;
-                const T* __restrict value = from + offset;
-                int64_t low = place[0], high = place[0];
-                for (int64_t j = 1; j < width; ++j) {
-                    low = std::min(low, place[j]);
-                    high = std::max(high, place[j]);
-                }
-                if (low < 0 || high >= plane) {
-                    bad.store(true, std::memory_order_relaxed);
-                    break;
-                }
-                if (high >= cleared) {
-                    const int64_t until = std::min(plane, std::max(high + 1, cleared + CLEARED_AHEAD));
-                    clear(reinterpret_cast<char*>(target + cleared * channels), until - cleared, stride, bytes);
-                    cleared = until;
-                }
-                for (int64_t j = 0; j < width; ++j) {
-                    T* at = target + place[j] * channels + j;
-                    if (ADD)
-                        store(at, load(at) + load(value + j));
+            const int64_t sample = task / parts, first = std::min(plane, task % parts * part);
+            const int64_t last = std::min(plane, first + part);
+            T* target = to + sample * plane * channels;
+            int64_t cleared = first;
+            const auto clear_until = [&](int64_t until) {
+                if (until <= cleared) return;
+                std::memset(target + cleared * channels, 0, static_cast<size_t>((until - cleared) * channels) * sizeof(T));
+                cleared = until;
+            };
+            for (int64_t g = 0; g < groups; ++g) {
+                const Bounds& within = bounds[static_cast<size_t>(sample * groups + g)];
+                if (within.high < first || within.low >= last) continue;
+                clear_until(std::min(last, within.high + 1));
+                const bool all = within.low >= first && within.high < last;
+                for (int64_t p = g * GROUP; p < std::min(pixels, (g + 1) * GROUP); ++p) {
+                    const int64_t* __restrict place = places + (sample * pixels + p) * channels;
+                    const T* __restrict value = from + (sample * pixels + p) * channels;
+                    if (all)
+                        for (int64_t j = 0; j < channels; ++j) put<T, ADD>(target + place[j] * channels + j, value + j);
                     else
-                        *at = value[j];
+                        for (int64_t j = 0; j < channels; ++j)
+                            if (place[j] >= first && place[j] < last)
+                                put<T, ADD>(target + place[j] * channels + j, value + j);
                 }
             }
-            clear(reinterpret_cast<char*>(target + cleared * channels), plane - cleared, stride, bytes);
+            clear_until(last);
         }
     });
-    if (bad.load()) *outside = 1;
 }
 
 template <class T>
