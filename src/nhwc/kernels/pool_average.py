@@ -18,7 +18,9 @@ from nhwc.kernels.pool_windows import Windows
 from nhwc.kernels.registry import kernel
 
 AVG_POOL3D = kernel(
-    "avg_pool3d", "3-D average pooling, forward and backward", native="two 2-D poolings do it for float32 and float64"
+    "avg_pool3d",
+    "3-D average pooling, forward and backward",
+    native="two 2-D poolings do the forward pass of float32 and float64; the rest is torch's own, which loses the format",
 )
 ADAPTIVE_AVG_POOL = kernel(
     "adaptive_avg_pool",
@@ -170,10 +172,10 @@ def _in_two_steps(
     samples, channels, depth, height, width = input.shape
     slices = input.permute(0, 2, 3, 4, 1).view(samples * depth, height, width, channels).permute(0, 3, 1, 2)
     divisor = None if divisor_override is None else 1
-    flat = torch.avg_pool2d(slices, kernel_size[1:], stride[1:], padding[1:], *options, divisor)
+    flat = torch.ops.aten.avg_pool2d.default(slices, kernel_size[1:], stride[1:], padding[1:], *options, divisor)
     height, width = flat.shape[2:]
     columns = flat.permute(0, 2, 3, 1).reshape(samples, depth, 1, height * width * channels).permute(0, 3, 1, 2)
-    along = ((each[0], 1) for each in (kernel_size, stride))
-    pooled = torch.avg_pool2d(columns, *along, (padding[0], 0), *options, divisor_override)
+    along = [(each[0], 1) for each in (kernel_size, stride)]
+    pooled = torch.ops.aten.avg_pool2d.default(columns, *along, (padding[0], 0), *options, divisor_override)
     rows = pooled.permute(0, 2, 3, 1).reshape(samples, pooled.shape[2], height, width, channels)
     return rows.permute(0, 4, 1, 2, 3)
