@@ -1,7 +1,7 @@
 """Average pooling, regular in 3-D and adaptive in 2-D and 3-D, straight on channels-last rows.
 
-torch's avg_pool3d and adaptive_avg_pool3d copy and answer contiguous; its adaptive pooling to one pixel is a mean, whose
-gradient is an expanded tensor: contiguous for whatever comes before it.
+torch's avg_pool3d and adaptive_avg_pool3d copy and answer contiguous; its adaptive pooling to one pixel is a mean,
+whose gradient is an expanded tensor: contiguous for whatever comes before it.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from nhwc.kernels.registry import kernel
 AVG_POOL3D = kernel(
     "avg_pool3d",
     "3-D average pooling, forward and backward",
-    native="two 2-D poolings do the forward pass of float32 and float64; the rest is torch's own, which loses the format",
+    native="two 2-D poolings do it forward in float32 and float64; the rest is torch's own, which loses the format",
 )
 ADAPTIVE_AVG_POOL = kernel(
     "adaptive_avg_pool",
@@ -172,10 +172,14 @@ def _in_two_steps(
     samples, channels, depth, height, width = input.shape
     slices = input.permute(0, 2, 3, 4, 1).view(samples * depth, height, width, channels).permute(0, 3, 1, 2)
     divisor = None if divisor_override is None else 1
-    flat = torch.ops.aten.avg_pool2d.default(slices, kernel_size[1:], stride[1:], padding[1:], *options, divisor)
+    flat: torch.Tensor = torch.ops.aten.avg_pool2d.default(
+        slices, kernel_size[1:], stride[1:], padding[1:], *options, divisor
+    )
     height, width = flat.shape[2:]
     columns = flat.permute(0, 2, 3, 1).reshape(samples, depth, 1, height * width * channels).permute(0, 3, 1, 2)
     along = [(each[0], 1) for each in (kernel_size, stride)]
-    pooled = torch.ops.aten.avg_pool2d.default(columns, *along, (padding[0], 0), *options, divisor_override)
+    pooled: torch.Tensor = torch.ops.aten.avg_pool2d.default(
+        columns, *along, (padding[0], 0), *options, divisor_override
+    )
     rows = pooled.permute(0, 2, 3, 1).reshape(samples, pooled.shape[2], height, width, channels)
     return rows.permute(0, 4, 1, 2, 3)

@@ -1,7 +1,7 @@
 """Adaptive and fractional maximum pooling in 2-D and 3-D, with indices, straight on channels-last rows.
 
-torch's kernels copy and answer contiguous, except adaptive_max_pool2d. Values, indices, ties and NaN are torch's own: the
-first of equal values wins, and the last NaN.
+torch's kernels copy and answer contiguous, except adaptive_max_pool2d. Values, indices, ties and NaN are torch's own:
+the first of equal values wins, and the last NaN.
 """
 
 from __future__ import annotations

@@ -1,6 +1,7 @@
 """Maximum unpooling in 2-D and 3-D straight on channels-last rows.
 
-torch's max_unpool3d copies and answers contiguous, and so does the gradient of both, which autograd composes of a gather.
+torch's max_unpool3d copies and answers contiguous, and so does the gradient of both, which autograd composes of
+a gather.
 """
 
 from __future__ import annotations
@@ -47,7 +48,9 @@ def max_unpool3d(
 def max_unpool2d_differentiable(input: torch.Tensor, indices: torch.Tensor, output_size: Sequence[int]) -> Any:  # noqa: A002
     if not (_needs_gradient(input) and _serves(input, indices, output_size, 4)):
         return NotImplemented
-    return _Unpooled.apply(input, indices, lambda values: torch.ops.aten.max_unpool2d.default(values, indices, output_size))
+    return _Unpooled.apply(
+        input, indices, lambda values: torch.ops.aten.max_unpool2d.default(values, indices, output_size)
+    )
 
 
 @MAX_UNPOOL.replaces("aten::max_unpool3d", "AutogradCPU")

@@ -1,7 +1,7 @@
 """The windows of a pooling, per dimension, and the array of them that the native library reads (pool_windows.h).
 
-A window is a range of inputs and a divisor. That of several dimensions is the product of theirs, ranges and divisors alike,
-which holds for every average pooling that torch has.
+A window is a range of inputs and a divisor. That of several dimensions is the product of theirs, ranges and divisors
+alike, which holds for every average pooling that torch has.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ def regular(
     """The windows of avg_pool2d and avg_pool3d; None for arguments that torch refuses."""
     if not all(len(each) == len(sizes) for each in (kernel_size, stride, padding)) or divisor_override == 0:
         return None
-    dimensions = []
+    dimensions: list[list[tuple[int, int, int]]] = []
     for size, kernel, step, pad in zip(sizes, kernel_size, stride, padding, strict=True):
         count = _count(size, kernel, step, pad, ceil_mode)
         if count < 1:
