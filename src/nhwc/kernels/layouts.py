@@ -56,9 +56,12 @@ def empty_channels_last(shape: Sequence[int], like: torch.Tensor, dtype: torch.d
 
 
 def as_channels_last(tensor: torch.Tensor) -> torch.Tensor:
-    """``tensor`` (4-D or 5-D) with canonical channels-last strides: itself where it has them, else a copy."""
+    """``tensor`` (4-D or 5-D) with canonical channels-last strides: itself or a view where it lies so, else a copy."""
     if is_channels_last(tensor):
         return tensor
+    if tensor.device.type == "cpu" and tensor.is_contiguous(memory_format=_FORMAT[tensor.dim()]):
+        # the strides of sizes of 1 are all that differs
+        return tensor.as_strided(tensor.shape, canonical_strides(tensor.shape))
     result = empty_channels_last(tensor.shape, tensor)
     if not transpose(tensor, result):
         result.copy_(tensor)
