@@ -264,7 +264,9 @@ def test_the_context_of_a_contender_is_entered_around_its_steps_outside_the_cloc
     plain, other = Contender("plain", lambda: 200.0), Contender("other", step, context=switched_on)
     clock = Listening(quiet)
     run_rounds([plain, other], "plain", clock, Limits(budget_s=2.0, least_rounds=2), now_s=clock.now_s)
-    words = "".join({"on": "(", "off": ")", "clock starts": "<", "clock stops": ">", "step": "s"}[word] for word in told)
+    words = "".join(
+        {"on": "(", "off": ")", "clock starts": "<", "clock stops": ">", "step": "s"}[word] for word in told
+    )
     warm_up, *rounds = re.findall(r"\([^)]*\)", words)
     assert re.fullmatch(r"\((<s>){3,}\)", warm_up)
     assert len(rounds) == len(other.samples_ms) > 0
