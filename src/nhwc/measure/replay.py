@@ -8,7 +8,7 @@ The copy of a channel shuffle by hand is set against torch.channel_shuffle in ch
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
 import torch
@@ -16,7 +16,7 @@ import torch
 from nhwc.measure.calls import CANNOT_RUN, cuda_devices, likeness, made_up, runner
 from nhwc.measure.clock import Clock, summarize
 from nhwc.measure.formats import in_one_format, is_split
-from nhwc.model import Call, Measurement, TensorMeta
+from nhwc.model import Call, Measurement
 from nhwc.strides import CHANNELS_LAST, strides_for
 
 

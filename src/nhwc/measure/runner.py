@@ -153,7 +153,7 @@ def _sample(contender: Contender, clock: Clock, sampled: dict[str, float]) -> No
 
 
 def _guarded(contender: Contender, baseline: str, run: Callable[[], object]) -> None:
-    """Run something of a contender's in its context; what it raises ends it, and everything where it is the baseline."""
+    """Run something of a contender's in its context; what it raises ends it, or everything if it is the baseline."""
     try:
         with contender.context():
             run()

@@ -1,7 +1,7 @@
 """Ways to run a model that can be set against each other: a memory format, joined with what else changes the run.
 
-A variant is written as parts joined by "+": "channels_last", "channels_last+kernels", "contiguous+compile". A new part is
-one function that registers itself (its file is imported below).
+A variant is written as parts joined by "+": "channels_last", "channels_last+kernels", "contiguous+compile". A new
+part is one function that registers itself (its file is imported below).
 """
 
 from nhwc.variants import compilation, formats, kernels, precision
