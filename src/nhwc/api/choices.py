@@ -19,7 +19,7 @@ def check_variants(specs: Sequence[str], device: torch.device) -> None:
 
 
 def every_variant(device: torch.device) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """Both memory formats, alone and with each other part that changes them; and a sentence for each part that ``device`` cannot run.
+    """Both memory formats, alone and with each part that changes them; a sentence for each that ``device`` cannot run.
 
     >>> every_variant(torch.device("cpu"))[0][:2]
     ('contiguous', 'channels_last')
