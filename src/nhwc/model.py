@@ -235,6 +235,8 @@ class Finding:
     bytes: bytes moved, or the bytes of the tensor written in the other format, summed over the calls.
     ms, ms_spread: time lost, summed over the calls: median of repeats and interquartile range; None if not measured.
     share: ms over the step's ms, 0 to 1; None where either is missing.
+    kernel: the kernel of nhwc.kernels that would avoid or shorten it, by name; None where there is none, or it ran.
+    kernel_ms: milliseconds that the kernel would save over the calls, below 0 where it costs; None if not measured.
     """
 
     id: str
@@ -256,6 +258,8 @@ class Finding:
     share: float | None = None
     cause: str | None = None
     call_indices: tuple[int, ...] = ()
+    kernel: str | None = None
+    kernel_ms: float | None = None
 
 
 @dataclass(frozen=True)
@@ -289,6 +293,12 @@ class Report:
         """lost_ms over the step's ms, 0 to 1."""
         step = self.trace.step
         return None if step is None or self.lost_ms is None or not step.median_ms else self.lost_ms / step.median_ms
+
+    @property
+    def kernel_ms(self) -> float | None:
+        """Milliseconds that all kernels named by findings would save together, None where none was measured."""
+        times = [f.kernel_ms for f in self._costing if f.kernel_ms is not None]
+        return sum(times) if times else None
 
     @property
     def _costing(self) -> list[Finding]:

@@ -203,7 +203,7 @@ def test_what_was_measured_is_kept_whole_and_loads_again(images: torch.Tensor, t
         ({"mode": "train"}, "use 'inference' or 'training'"),
         ({"precision": 0.0}, "precision=0.0 must be a number above 0"),
         ({"budget_s": float("nan")}, "budget_s=nan must be"),
-        ({"margin": 0.05}, "margin=0.05 must be a share from 0 up to the precision, 0.03"),
+        ({"margin": 0.07}, "margin=0.07 must be a share from 0 up to the precision, 0.07"),
     ],
 )
 def test_what_cannot_be_measured_is_refused_at_once(options: dict[str, Any], words: str, images: torch.Tensor) -> None:
@@ -248,3 +248,23 @@ def test_progress_tells_what_runs_and_how_long_it_may_take(images: torch.Tensor)
         "round 1",
     ]
     assert all(0 <= done <= total for _, done, total in told)
+
+
+def test_kernels_are_on_for_the_steps_of_their_own_variant_alone(images: torch.Tensor) -> None:
+    seen: dict[bool, set[int]] = {True: set(), False: set()}
+
+    class Watching(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.conv = nn.Conv2d(3, 8, 3)
+
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            y = nn.functional.instance_norm(self.conv(x))
+            if not x.is_contiguous():
+                seen[y.stride(1) == 1].add(len(nhwc.kernels.active()))
+            return y
+
+    report = nhwc.bench(Watching(), images, variants=["channels_last", "channels_last+kernels"], budget_s=0.5)
+    assert [each.failure for each in report.variants] == ["", ""]
+    assert seen == {False: {0}, True: {len(nhwc.kernels.kernels())}}
+    assert nhwc.kernels.active() == ()

@@ -27,6 +27,8 @@ def test_what_the_device_can_run_is_there_in_both_formats(monkeypatch: pytest.Mo
     specs, left_out = every_variant(CPU)
     assert {"contiguous+fp16", "channels_last+fp16", "contiguous+compile", "channels_last+compile"} <= set(specs)
     assert left_out == ()
+    assert "channels_last+kernels" in specs
+    assert "contiguous+kernels" not in specs  # they serve channels-last operands only: nothing else to measure
     check_variants(specs, CPU)
 
 

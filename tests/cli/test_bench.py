@@ -77,9 +77,9 @@ def test_a_named_model_is_measured_with_the_inputs_it_takes(run: Run, api: FakeB
         "variants": ("contiguous", "channels_last"),
         "baseline": None,
         "mode": "inference",
-        "precision": 0.03,
+        "precision": 0.07,
         "budget_s": 60.0,
-        "margin": 0.01,
+        "margin": 0.05,
         "seed": 0,
         "target": "resnet18",
     }
@@ -134,8 +134,8 @@ def test_formats_and_files(run: Run, api: FakeBench, tiny: Path, tmp_path: Path)
         ("tiny.py:net --variants contiguous,bf16", "variant 'bf16' names no memory format"),
         ("tiny.py:net --baseline channels", "--baseline channels is none of the variants contiguous, channels_last"),
         ("tiny.py:net --variants all --baseline x", "--baseline x is none of the variants contiguous, channels_last,"),
-        ("tiny.py:net --precision 0", "--precision 0 can never be reached with --margin 1%; give a larger one"),
-        ("tiny.py:net --margin 3%", "--precision 3% can never be reached with --margin 3%"),
+        ("tiny.py:net --precision 0", "--precision 0 can never be reached with --margin 5%; give a larger one"),
+        ("tiny.py:net --margin 7%", "--precision 7% can never be reached with --margin 7%"),
         ("tiny.py:net --precision much", "--precision 'much' is no share below 100 %; write 2% or 0.02"),
         ("tiny.py:net --margin 100%", "--margin '100%' is no share below 100 %"),
         ("tiny.py:net --budget 0", "--budget 0 is no number of seconds above 0"),
@@ -298,7 +298,7 @@ def test_a_suite_measures_each_model_and_writes_a_page(run: Run, stand_in: Path,
     assert "a inference: 1.31 (1.28 to 1.34), faster; the tutorial: 1.26 to 1.76" in ran.err
     assert "In inference, channels_last is faster in 1 of 2 models, slower in 1" in " ".join(ran.out.split())
     first, second, *_ = stand_in.read_text().splitlines()
-    asked = "--batch 2 --variants contiguous,channels_last --baseline contiguous --precision 0.03 --margin 0.01"
+    asked = "--batch 2 --variants contiguous,channels_last --baseline contiguous --precision 0.07 --margin 0.05"
     rest = "--budget 5 --seed 0 --device cpu --threads 1 --format json"
     assert first == f"-m nhwc.cli.child bench a {asked} {rest}"
     assert second == f"-m nhwc.cli.child bench a --train {asked} {rest}"

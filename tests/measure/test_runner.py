@@ -1,6 +1,9 @@
 """Rounds, warm-up and stopping, on made-up clocks; and how often the interval is right over thousands of noisy runs."""
 
+import contextlib
 import gc
+import itertools
+import re
 from collections.abc import Callable, Iterator
 
 import pytest
@@ -234,3 +237,61 @@ def test_progress_names_what_runs() -> None:
     limits = Limits(most_rounds=2)
     run_rounds(contenders, "a", clock, limits, progress=lambda *words: told.append(words), now_s=clock.now_s)
     assert [stage for stage, _ in told] == ["warming up a", "warming up b", "round 1", "round 2"]
+
+
+def test_the_context_of_a_contender_is_entered_around_its_steps_outside_the_clock() -> None:
+    told: list[str] = []
+
+    @contextlib.contextmanager
+    def switched_on() -> Iterator[None]:
+        told.append("on")
+        try:
+            yield
+        finally:
+            told.append("off")
+
+    class Listening(FakeClock):
+        def time_ms(self, call: Callable[[], object]) -> float:
+            told.append("clock starts")
+            ms = super().time_ms(call)
+            told.append("clock stops")
+            return ms
+
+    def step() -> float:
+        told.append("step")
+        return 200.0
+
+    plain, other = Contender("plain", lambda: 200.0), Contender("other", step, context=switched_on)
+    clock = Listening(quiet)
+    run_rounds([plain, other], "plain", clock, Limits(budget_s=2.0, least_rounds=2), now_s=clock.now_s)
+    words = "".join(
+        {"on": "(", "off": ")", "clock starts": "<", "clock stops": ">", "step": "s"}[word] for word in told
+    )
+    warm_up, *rounds = re.findall(r"\([^)]*\)", words)
+    assert re.fullmatch(r"\((<s>){3,}\)", warm_up)
+    assert len(rounds) == len(other.samples_ms) > 0
+    assert set(rounds) == {"(<s>)"}
+    assert re.sub(r"\([^)]*\)", "", words).count("s") == 0  # no step of its own outside, and none of the other inside
+
+
+def test_a_context_that_raises_ends_its_contender_alone() -> None:
+    def refuses() -> contextlib.AbstractContextManager[None]:
+        raise RuntimeError("no kernels here")
+
+    contenders = [Contender("a", lambda: 200.0), Contender("b", lambda: 200.0, context=refuses)]
+    clock = FakeClock(quiet)
+    assert run_rounds(contenders, "a", clock, Limits(budget_s=5.0), now_s=clock.now_s) is Stop.ALONE
+    assert str(contenders[1].failure) == "no kernels here"
+
+
+def test_before_each_round_something_else_can_be_done_untimed() -> None:
+    clock = FakeClock(quiet)
+    rounds: list[tuple[int, int, int]] = []
+    a, b = Contender("a", lambda: 200.0), Contender("b", lambda: 200.0)
+
+    def before() -> None:
+        rounds.append((len(a.samples_ms), len(b.samples_ms), clock.steps))
+
+    run_rounds([a, b], "a", clock, Limits(precision=1e-9, budget_s=4.0), now_s=clock.now_s, before_round=before)
+    assert [(done, done_too) for done, done_too, _ in rounds] == [(each, each) for each in range(len(a.samples_ms))]
+    assert {later - earlier for (_, _, earlier), (_, _, later) in itertools.pairwise(rounds)} == {2}

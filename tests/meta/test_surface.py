@@ -2,6 +2,7 @@
 
 import ast
 import re
+import sys
 
 import pytest
 from meta.project import PACKAGE, ROOT
@@ -27,7 +28,9 @@ def test_type_checkers_see_the_same_names_from_the_same_modules() -> None:
     seen = {
         (alias.name, node.module) for node in block.body if isinstance(node, ast.ImportFrom) for alias in node.names
     }
-    assert seen == set(nhwc._HOME_OF.items())
+    namespaces = {name for name, module in seen if module == "nhwc"}
+    assert namespaces == nhwc._NAMESPACES
+    assert {(name, module) for name, module in seen if module != "nhwc"} == set(nhwc._HOME_OF.items())
     assert {name for name, _ in seen} | {"__version__"} == set(nhwc.__all__)
 
 
@@ -36,7 +39,15 @@ def test_an_unknown_name_is_an_attribute_error() -> None:
         _ = nhwc.audits
 
 
-@pytest.mark.parametrize("name", nhwc.__all__)
+@pytest.mark.parametrize("name", sorted(nhwc._NAMESPACES))
+def test_a_namespace_is_its_own_module_and_describes_every_name(name: str) -> None:
+    namespace = getattr(nhwc, name)
+    assert namespace is sys.modules[f"nhwc.{name}"]
+    documented = set(re.findall(rf"`nhwc\.{name}\.(\w+)", (ROOT / "docs" / "api.md").read_text(encoding="utf-8")))
+    assert documented == set(namespace.__all__)
+
+
+@pytest.mark.parametrize("name", sorted(set(nhwc.__all__) - nhwc._NAMESPACES))
 def test_no_public_name_is_also_a_module(name: str) -> None:
     # Importing such a module would replace the name without a word.
     assert not (PACKAGE / name).exists()

@@ -53,7 +53,7 @@ def test_parts_apply_in_one_order_however_they_are_written(spec: str, names: lis
 @pytest.mark.parametrize(
     ("spec", "words"),
     [
-        ("nhwc", "there is no 'nhwc'; join some of as_is, channels_last, contiguous, bf16, fp16, compile"),
+        ("nhwc", "there is no 'nhwc'; join some of as_is, channels_last, contiguous, kernels, bf16, fp16, compile"),
         ("channels-last", "there is no 'channels-last'; did you mean channels_last?"),
         ("", "there is no ''"),
         ("channels_last+", "there is no ''"),
@@ -234,3 +234,29 @@ def test_a_compiled_variant_gives_the_same_output(images: torch.Tensor) -> None:
     setup = prepare("channels_last+compile", model, (images,), {}, CPU)
     torch.testing.assert_close(inference_step(setup)(), model(images))
     assert setup.call is not setup.model
+
+
+def test_kernels_are_switched_on_around_the_steps_of_their_variant_alone(images: torch.Tensor) -> None:
+    class Watching(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.conv = nn.Conv2d(3, 4, 3)
+            self.seen: list[tuple[str, ...]] = []
+
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            self.seen.append(nhwc.kernels.active())
+            return nn.functional.instance_norm(self.conv(x))
+
+    setup = prepare("channels_last+kernels", Watching(), (images,), {}, CPU)
+    step = inference_step(setup)
+    assert not step().is_contiguous(memory_format=torch.channels_last)
+    with setup.surroundings():
+        assert step().is_contiguous(memory_format=torch.channels_last)
+    assert setup.model.seen == [(), tuple(each.name for each in nhwc.kernels.kernels())]
+    assert nhwc.kernels.active() == ()
+
+
+def test_kernels_are_refused_where_there_are_none() -> None:
+    with pytest.raises(VariantError, match="kernels cannot be had here: nhwc's kernels replace operators on the CPU"):
+        parse("channels_last+kernels", torch.device("cuda"))
+    assert [each.name for each in parse("kernels+channels_last+bf16", CPU)] == ["channels_last", "kernels", "bf16"]

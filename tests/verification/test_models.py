@@ -301,3 +301,22 @@ def test_operators_that_never_run_in_another_format_are_named() -> None:
     notes = nhwc.verify(model, images(), train=True).notes
     assert any("not verified: aten.rrelu_with_noise" in note for note in notes), notes
     assert any("in 1 operator call," in note for note in notes), notes
+
+
+def test_kernels_are_judged_like_any_other_variant() -> None:
+    class Net(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.conv = nn.Conv2d(3, 8, 3)
+            self.norm = nn.InstanceNorm2d(8, affine=True)
+
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            y: torch.Tensor = self.norm(self.conv(x))
+            seen.append((x.stride(1) == 1, y.stride(1) == 1))
+            return y
+
+    seen: list[tuple[bool, bool]] = []
+    report = nhwc.verify(Net(), torch.randn(2, 3, 16, 16), train=True, variants=["channels_last+kernels"])
+    assert report.passed, report
+    assert set(seen) == {(False, False), (True, True)}  # the kernel served, or the norm's output would be contiguous
+    assert nhwc.kernels.active() == ()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import math
+import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -16,6 +17,7 @@ from torch.utils._pytree import tree_map
 from nhwc import report as reports
 from nhwc import rules
 from nhwc.api.progress import Progress, quiet
+from nhwc.api.remedies import with_kernels
 from nhwc.api.showing import Showing
 from nhwc.conversion import bring, converted
 from nhwc.errors import ConversionError, ModelError, NhwcError, RecordingError
@@ -171,11 +173,15 @@ def audit(
         error = _error_in_contiguous(model, inputs, keywords, options)
         if error is not None:
             raise ModelError(f"the model raised {trace.error.type}: {trace.error.message}") from error
-    findings = rules.find(trace)
+    findings, measured_from = rules.find(trace), time.monotonic()
     if repeats > 0 and trace.mode == "eager":
         trace, findings = _timed(trace, findings, repeats, budget_s, tell)
+        left_s = budget_s - (time.monotonic() - measured_from)
+        findings = with_kernels(trace, findings, repeats, left_s, tell)
     elif trace.mode == "compiled":
         findings = [_with_copy_times(finding, trace) for finding in findings]
+    else:
+        findings = with_kernels(trace, findings, 0, 0.0, tell)
     return AuditReport(trace, rules.rank(findings))
 
 

@@ -121,12 +121,12 @@ def bench(
                     raise
                 refused[each.name] = str(error)
                 continue
-            contenders.append(Contender(each.name, step))
+            contenders.append(Contender(each.name, step, context=setup.surroundings))
         meter = LoadMeter()
         stopped = _run(contenders, base, device, limits, seed, tell, budget_s)
         load = meter.read(torch.get_num_threads()) if device.type == "cpu" else None
         where = conditions(device)
-        peaks = {each.name: peak_bytes(each.step, device) for each in contenders if each.failure is None}
+        peaks = {each.name: _peak_bytes(each, device) for each in contenders if each.failure is None}
     samples = {each.name: each.samples_ms for each in contenders if each.samples_ms}
     unstable = instabilities(samples, base, load)
     return BenchReport(
@@ -250,6 +250,11 @@ def _run(
         raise
     except Exception as error:
         raise ModelError(f"the model raised {type(error).__name__}: {_one_line(error)} (as {base})") from error
+
+
+def _peak_bytes(contender: Contender, device: torch.device) -> int | None:
+    with contender.context():
+        return peak_bytes(contender.step, device)
 
 
 def _timing(

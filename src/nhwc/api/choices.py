@@ -19,7 +19,7 @@ def check_variants(specs: Sequence[str], device: torch.device) -> None:
 
 
 def every_variant(device: torch.device) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """Both memory formats, alone and with each other part; and a sentence for each part that ``device`` cannot run.
+    """Both memory formats, alone and with each part that changes them; a sentence for each that ``device`` cannot run.
 
     >>> every_variant(torch.device("cpu"))[0][:2]
     ('contiguous', 'channels_last')
@@ -33,5 +33,6 @@ def every_variant(device: torch.device) -> tuple[tuple[str, ...], tuple[str, ...
         if reason:
             left_out.append(f"variants with {part.name} are left out: {reason}")
         else:
-            specs += [f"{memory_format}+{part.name}" for memory_format in _SET_AGAINST_EACH_OTHER]
+            formats = [each for each in _SET_AGAINST_EACH_OTHER if not part.formats or each in part.formats]
+            specs += [f"{memory_format}+{part.name}" for memory_format in formats]
     return tuple(specs), tuple(left_out)

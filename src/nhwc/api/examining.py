@@ -14,7 +14,9 @@ from nhwc.api.progress import Progress, quiet
 from nhwc.api.showing import Showing
 from nhwc.errors import TargetError
 from nhwc.health import AllocatorGain, Health
+from nhwc.kernels import kernels, native
 from nhwc.machine import ChildError, LoadMeter, Sources, allocation, checks, environment, snapshot
+from nhwc.machine.snapshot import CompiledKernels
 from nhwc.measure.stats import paired_ratio
 from nhwc.report.health import headline
 from nhwc.timing import Load
@@ -47,7 +49,7 @@ def doctor(
     place, sources = _place(device), Sources()
     say = progress or quiet
     say("looking around", 0, 2)
-    found = replace(snapshot(place, sources), load=_other_load())
+    found = replace(snapshot(place, sources), load=_other_load(), kernels=_compiled_kernels())
     say("asking oneDNN" if quick else "measuring the allocator", 1, 2)
     gain, lines = _asked(sources) if quick else _measured(sources)
     found = replace(found, gain=gain, onednn_isa=isa(lines))
@@ -61,6 +63,12 @@ def _other_load() -> Load | None:
     meter = LoadMeter()
     time.sleep(_LOOK_S)
     return meter.read(torch.get_num_threads())
+
+
+def _compiled_kernels() -> CompiledKernels:
+    status = native.status()
+    lost = tuple((each.name, each.native) for each in kernels() if each.native)
+    return CompiledKernels(status.instruction_set, status.reason, lost)
 
 
 def isa(lines: Sequence[str]) -> str:

@@ -23,6 +23,18 @@ from nhwc.timing import Load
 
 
 @dataclass(frozen=True)
+class CompiledKernels:
+    """instruction_set: of the library in use, empty where there is none. reason: why there is none, or a limit.
+
+    lost: (kernel, what it loses without the library) for each that loses anything.
+    """
+
+    instruction_set: str
+    reason: str
+    lost: tuple[tuple[str, str], ...]
+
+
+@dataclass(frozen=True)
 class Snapshot:
     """A machine, its torch and this process at one moment.
 
@@ -30,6 +42,7 @@ class Snapshot:
     set. onednn_isa: oneDNN's, as it says itself; empty where it was not asked or did not answer.
     settings: of torch by name, see nhwc.machine.settings. flushes_denormals: on the calling thread.
     load: what other processes did during a second; None where it was not looked at, or the system does not tell.
+    kernels: nhwc's own library, which the caller tells; None where it does not.
     has_driver: whether the machine has a driver of NVIDIA's, with or without a torch that can use it.
     """
 
@@ -53,6 +66,7 @@ class Snapshot:
     gpu: Gpu | None = None
     gain: AllocatorGain = field(default_factory=AllocatorGain)
     load: Load | None = None
+    kernels: CompiledKernels | None = None
 
 
 def snapshot(device: torch.device, sources: Sources | None = None) -> Snapshot:

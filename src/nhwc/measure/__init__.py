@@ -1,7 +1,9 @@
 """Times operator calls of a trace, and whole steps."""
 
 from nhwc.measure.clock import Clock
+from nhwc.measure.composites import composite
 from nhwc.measure.replay import Lost, replay
+from nhwc.measure.savings import Trial, savings
 from nhwc.measure.steps import time_step
 
-__all__ = ["Clock", "Lost", "replay", "time_step"]
+__all__ = ["Clock", "Lost", "Trial", "composite", "replay", "savings", "time_step"]

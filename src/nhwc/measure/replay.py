@@ -8,18 +8,16 @@ The copy of a channel shuffle by hand is set against torch.channel_shuffle in ch
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
 
 import torch
 
+from nhwc.measure.calls import CANNOT_RUN, cuda_devices, likeness, made_up, runner
 from nhwc.measure.clock import Clock, summarize
 from nhwc.measure.formats import in_one_format, is_split
-from nhwc.model import Call, Measurement, TensorMeta
+from nhwc.model import Call, Measurement
 from nhwc.strides import CHANNELS_LAST, strides_for
-
-_NAMESPACES = ("aten", "prims", "mkldnn", "torchvision", "nhwc")
 
 
 @dataclass(frozen=True)
@@ -28,10 +26,6 @@ class Lost:
 
     lost: Measurement
     call: Measurement
-
-
-class NotReplayableError(Exception):
-    """The call cannot be run again from what the trace holds."""
 
 
 def replay(
@@ -61,10 +55,10 @@ def replay(
     known: dict[object, Lost | None] = {}
     results: dict[int, Lost] = {}
     started = now_s()
-    with torch.random.fork_rng(devices=_cuda_devices(calls)), torch.no_grad():
+    with torch.random.fork_rng(devices=cuda_devices(calls)), torch.no_grad():
         for done, call in enumerate(calls):
             sort = (call.index in whole, call.index in follows)
-            key = (call.operator, _layouts(call.inputs), repr(call.arguments), repr(call.keywords), sort)
+            key = (likeness(call), sort)
             if key not in known:
                 if now_s() - started > budget_s:
                     known[key] = None
@@ -78,18 +72,9 @@ def replay(
     return results
 
 
-def _layouts(metas: Sequence[TensorMeta]) -> tuple[object, ...]:
-    return tuple((meta.shape, meta.strides, meta.dtype, meta.device) for meta in metas)
-
-
-def _cuda_devices(calls: Sequence[Call]) -> list[int]:
-    devices = {torch.device(meta.device) for call in calls for meta in call.inputs}
-    return sorted(device.index or 0 for device in devices if device.type == "cuda")
-
-
 def _measure(call: Call, whole: bool, follows: bool, repeats: int, clock_for: Callable[[str], Clock]) -> Lost | None:
     try:
-        actual = _runner(call, call.inputs)
+        actual = runner(call, call.inputs)
         replacement = None if whole else _shuffle_instead(call)
         if whole:
             variants = []
@@ -97,12 +82,12 @@ def _measure(call: Call, whole: bool, follows: bool, repeats: int, clock_for: Ca
             variants = [replacement]
         else:
             ways = (True,) if follows else (True, False)
-            variants = [_runner(call, [in_one_format(meta, channels_last=way) for meta in call.inputs]) for way in ways]
+            variants = [runner(call, [in_one_format(meta, channels_last=way) for meta in call.inputs]) for way in ways]
         clock = clock_for(call.inputs[0].device if call.inputs else "cpu")
         for run in (actual, *variants):
             run()
         samples = [[clock.time_ms(run) for run in (actual, *variants)] for _ in range(repeats)]
-    except (NotReplayableError, RuntimeError, TypeError, ValueError, NotImplementedError, IndexError):
+    except CANNOT_RUN:
         # made-up index values or missing custom classes: the finding then says that it was not measured
         return None
     as_ran = summarize([sample[0] for sample in samples])
@@ -123,57 +108,5 @@ def _shuffle_instead(call: Call) -> Callable[[], object] | None:
     n, inner, groups, h, w = call.inputs[0].shape
     shape = (n, inner * groups, h, w)
     meta = replace(call.inputs[0], shape=shape, strides=strides_for(shape, CHANNELS_LAST), offset=0)
-    tensor = _made_up(meta)
+    tensor = made_up(meta)
     return lambda: torch.channel_shuffle(tensor, groups)
-
-
-def _runner(call: Call, metas: Sequence[TensorMeta]) -> Callable[[], object]:
-    operator = _overload(call.operator)
-    tensors = [_made_up(meta) for meta in metas]
-    arguments = [_decode(value, tensors) for value in call.arguments]
-    keywords = {key: _decode(value, tensors) for key, value in call.keywords}
-    return lambda: operator(*arguments, **keywords)
-
-
-def _overload(name: str) -> Any:
-    namespace, _, rest = name.partition(".")
-    operator, _, overload = rest.partition(".")
-    if namespace not in _NAMESPACES:
-        raise NotReplayableError(name)
-    try:
-        return getattr(getattr(getattr(torch.ops, namespace), operator), overload)
-    except AttributeError as error:
-        raise NotReplayableError(name) from error
-
-
-def _made_up(meta: TensorMeta) -> torch.Tensor:
-    """A tensor of that shape, strides and dtype: small random numbers, zeros for integers (always a valid index)."""
-    if not meta.itemsize or not hasattr(torch, meta.dtype):  # no bytes: sparse, nested, opaque
-        raise NotReplayableError(meta.dtype)
-    dtype = getattr(torch, meta.dtype)
-    extent = (
-        1 + sum((size - 1) * stride for size, stride in zip(meta.shape, meta.strides, strict=True))
-        if 0 not in meta.shape
-        else 0
-    )
-    if dtype.is_floating_point and meta.itemsize >= 2:
-        memory = torch.rand(max(extent, 1), device=meta.device, dtype=torch.float32).to(dtype)
-    else:
-        memory = torch.zeros(max(extent, 1), device=meta.device, dtype=dtype)
-    return memory.as_strided(meta.shape, meta.strides)
-
-
-def _decode(value: object, tensors: Sequence[torch.Tensor]) -> Any:
-    if isinstance(value, list | tuple):
-        return [_decode(item, tensors) for item in value]
-    if not isinstance(value, Mapping):
-        return value
-    if "tensor" in value:
-        return tensors[value["tensor"]]
-    if "float" in value:
-        return float(value["float"])
-    if "torch" in value:
-        if value["torch"] == "device":
-            return torch.device(value["value"])
-        return getattr(torch, value["value"])
-    raise NotReplayableError(str(value))

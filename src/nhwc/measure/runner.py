@@ -9,7 +9,7 @@ import random
 import statistics
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass, field
 
 from nhwc.measure.clock import Clock
@@ -38,7 +38,10 @@ class Limits:
 
 @dataclass
 class Contender:
-    """A step that is measured. calls: steps that one sample averages; failure: what it raised, if it did."""
+    """A step that is measured. calls: steps that one sample averages; failure: what it raised, if it did.
+
+    context: makes what its steps run in, entered outside the clock around each warm-up and each sample.
+    """
 
     name: str
     step: Callable[[], object]
@@ -46,6 +49,7 @@ class Contender:
     warmup_ms: list[float] = field(default_factory=list)
     calls: int = 1
     failure: Exception | None = None
+    context: Callable[[], AbstractContextManager[object]] = nullcontext
 
     @property
     def typical_ms(self) -> float:
@@ -149,9 +153,10 @@ def _sample(contender: Contender, clock: Clock, sampled: dict[str, float]) -> No
 
 
 def _guarded(contender: Contender, baseline: str, run: Callable[[], object]) -> None:
-    """Run something of a contender's; what it raises ends the contender, and everything where it is the baseline."""
+    """Run something of a contender's in its context; what it raises ends it, or everything if it is the baseline."""
     try:
-        run()
+        with contender.context():
+            run()
     except Exception as error:
         if contender.name == baseline:
             raise

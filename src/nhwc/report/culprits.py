@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from nhwc.model import Finding, Phase, Report, Severity
-from nhwc.report.formatting import modules_text, operator_text, plural, visible
+from nhwc.report.formatting import modules_text, ms_text, operator_text, plural, visible
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -117,6 +117,21 @@ class Culprit:
     def advice(self) -> tuple[str, ...]:
         """Each different advice once."""
         return tuple(dict.fromkeys(visible(finding.advice) for finding in self.findings if finding.advice))
+
+
+def kernel_text(culprit: Culprit) -> str:
+    """What the kernels of nhwc.kernels would save here: "instance_norm would save 12 ms"; empty where none helps."""
+    saved: dict[str, list[float]] = {}
+    for finding in culprit.findings + culprit.consequences:
+        if finding.kernel is not None:
+            saved.setdefault(finding.kernel, []).extend([finding.kernel_ms] if finding.kernel_ms is not None else [])
+    return ", ".join(f"{visible(name)} {_saving(times)}" for name, times in saved.items())
+
+
+def _saving(times: list[float]) -> str:
+    if not times:
+        return "would help (not measured)"
+    return f"would save {ms_text(sum(times))}" if sum(times) > 0 else "saves no time here"
 
 
 def culprits(report: Report) -> list[Culprit]:

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 from rich.table import Table
 from rich.text import Text
 
-from nhwc.report.culprits import consequences_text, culprits, notes
-from nhwc.report.formatting import finding_text, plural, shorten, visible
+from nhwc.report.culprits import consequences_text, culprits, kernel_text, notes
+from nhwc.report.formatting import finding_text, ms_text, plural, shorten, visible
 from nhwc.report.registry import report_format
 from nhwc.report.sections import confusions, facts, limits
 from nhwc.report.summary import Verdict, headline, verdict
@@ -92,6 +92,9 @@ class _Page(Paper):
                 self.numbers("", self.text(consequences_text(culprit)), after, widths, "dim")
         self.rule()
         self.numbers("", self.text("total"), texts.total, widths, "bold")
+        saving = self.report.kernel_ms
+        if saving is not None and saving > 0:
+            self.row("→", f"with nhwc.kernels.use(): all kernels together would save {ms_text(saving)}", "green")
 
     def numbers(self, rank: str, label: Text, row: Row, widths: list[int], style: str = "") -> None:
         grid = Table.grid(padding=(0, 2, 0, 0), expand=True)
@@ -113,6 +116,9 @@ class _Page(Paper):
             self.line(f"{culprit.first.code}: {visible(culprit.first.message)}", "", _INDENT)
         for advice in culprit.advice:
             self.row("→", advice, "green", _INDENT)
+        kernel = kernel_text(culprit)
+        if kernel:
+            self.row("→", f"kernel: {kernel}", "green", _INDENT)
 
     def findings_below(self, found: list[Culprit], title: str) -> None:
         if not found:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from nhwc.model import Phase, Severity
-from nhwc.report.culprits import consequences_text, cost_of, culprits, notes
+from nhwc.report.culprits import consequences_text, cost_of, culprits, kernel_text, notes
 from nhwc.report.formatting import (
     NOTHING,
     bytes_text,
@@ -143,6 +143,8 @@ def _figures(report: Report, found: list[Culprit]) -> list[View]:
         if cost.ms is not None:
             share = f"{percent_text(cost.share(report))} of {ms_text(step.median_ms)}" if step is not None else ""
             rows.append(("Time lost in a step", ms_text(cost.ms, cost.spread_ms), share))
+        if report.kernel_ms is not None and report.kernel_ms > 0:
+            rows.append(("Kernels would save", ms_text(report.kernel_ms), "with nhwc.kernels.use()"))
         rows.append(("Bytes moved", bytes_text(cost.bytes), ""))
         rows.append(("Culprits", f"{len(found):,}", f"in {plural(places, 'place')}" if places > len(found) else ""))
     elif step is not None:
@@ -228,6 +230,7 @@ def _words(culprit: Culprit) -> View:
         "code": visible(first.code),
         "message": visible(first.message.strip().rstrip(".")),
         "advice": culprit.advice,
+        "kernel": kernel_text(culprit),
         "modules": culprit.modules,
         "source": text.source if first.source else "",
         "function": visible(first.source.function) if first.source else "",

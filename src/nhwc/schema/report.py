@@ -79,6 +79,7 @@ def dump_report(report: Report) -> Document:
                 "lost_ms": report.lost_ms,
                 "lost_bytes": report.lost_bytes,
                 "lost_share": report.lost_share,
+                "kernel_ms": report.kernel_ms,
             }
         ),
         "findings": findings,

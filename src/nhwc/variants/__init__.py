@@ -1,10 +1,10 @@
 """Ways to run a model that can be set against each other: a memory format, joined with what else changes the run.
 
-A variant is written as parts joined by "+": "channels_last", "channels_last+bf16", "contiguous+compile". A new part is
-one function that registers itself (its file is imported below).
+A variant is written as parts joined by "+": "channels_last", "channels_last+kernels", "contiguous+compile". A new
+part is one function that registers itself (its file is imported below).
 """
 
-from nhwc.variants import compilation, formats, precision
+from nhwc.variants import compilation, formats, kernels, precision
 from nhwc.variants.registry import parse, parts
 from nhwc.variants.setup import Setup, prepare
 from nhwc.variants.steps import inference_step, training_step
@@ -14,6 +14,7 @@ __all__ = [
     "compilation",
     "formats",
     "inference_step",
+    "kernels",
     "parse",
     "parts",
     "precision",

@@ -28,20 +28,30 @@ class Kind(IntEnum):
 
 @dataclass(frozen=True)
 class Part:
-    """One registered part. ``refusal``: why a device cannot run it, empty where it can."""
+    """One registered part.
+
+    refusal: why a device cannot run it, empty where it can. formats: the memory formats that it changes anything in,
+    empty for all.
+    """
 
     name: str
     kind: Kind
     about: str
     apply: Callable[[Setup], None]
     refusal: Callable[[torch.device], str]
+    formats: tuple[str, ...] = ()
 
 
 _PARTS: dict[str, Part] = {}
 
 
 def part(
-    name: str, kind: Kind, about: str, refusal: Callable[[torch.device], str] = lambda _device: ""
+    name: str,
+    kind: Kind,
+    about: str,
+    refusal: Callable[[torch.device], str] = lambda _device: "",
+    *,
+    formats: tuple[str, ...] = (),
 ) -> Callable[[Callable[[Setup], None]], Callable[[Setup], None]]:
     """Register a function that changes a Setup as the part ``name``; ``about`` is one line for people.
 
@@ -53,7 +63,7 @@ def part(
     def register(apply: Callable[[Setup], None]) -> Callable[[Setup], None]:
         if name in _PARTS:
             raise RegistryError(f"the part {name!r} is registered twice; give the second another name")
-        _PARTS[name] = Part(name, kind, about, apply, refusal)
+        _PARTS[name] = Part(name, kind, about, apply, refusal, formats)
         return apply
 
     return register

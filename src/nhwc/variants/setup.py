@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import AbstractContextManager, ExitStack
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, ExitStack, contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -24,6 +24,7 @@ class Setup:
     call: what is called with the inputs, the model itself unless a part put something in its place.
     dtype: what autocast computes in, None without autocast.
     during_forward, during_step: makers of contexts that each forward pass (with its loss), or each whole step, runs in.
+    around: makers of contexts that steps run in and whose cost is not theirs: entered by ``surroundings`` around them.
     """
 
     model: nn.Module
@@ -35,6 +36,15 @@ class Setup:
     dtype: torch.dtype | None = None
     during_forward: list[Callable[[], AbstractContextManager[Any]]] = field(default_factory=list)
     during_step: list[Callable[[], AbstractContextManager[Any]]] = field(default_factory=list)
+    around: list[Callable[[], AbstractContextManager[Any]]] = field(default_factory=list)
+
+    @contextmanager
+    def surroundings(self) -> Iterator[None]:
+        """What every step has to run in; enter it before any clock starts."""
+        with ExitStack() as stack:
+            for context in self.around:
+                stack.enter_context(context())
+            yield
 
     def forward(self, loss: Callable[[Any], Any] | None = None) -> Any:
         """The model's output, or what ``loss`` makes of it, inside the contexts of a forward pass."""

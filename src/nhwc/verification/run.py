@@ -97,6 +97,7 @@ def run(
     setup.model.zero_grad(set_to_none=True)
     _seed(subject.seed)
     with ExitStack() as stack:
+        stack.enter_context(setup.surroundings())
         stack.enter_context(_float64_by_default() if double else ExitStack())
         stack.enter_context(modes or ExitStack())
         if watch is not None:

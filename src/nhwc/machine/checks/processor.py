@@ -58,6 +58,23 @@ def onednn(machine: Snapshot) -> Answer | None:
     return Answer(value)
 
 
+@check(_SUBJECT, "compiled kernels")
+def compiled_kernels(machine: Snapshot) -> Answer | None:
+    """The instruction set of nhwc's own kernels, or what is lost without their library."""
+    found = machine.kernels
+    if found is None:
+        return None
+    if found.instruction_set and not found.reason:
+        return Answer(found.instruction_set)
+    if found.instruction_set:
+        return Answer(f"{found.instruction_set}: {found.reason}", State.BETTER, "install the torch that nhwc asks for")
+    lost = "; ".join(f"{name}: {what}" for name, what in found.lost)
+    value = f"none ({found.reason}). {lost}" if lost else f"none ({found.reason})"
+    return Answer(
+        value, State.BETTER, "install a C++ compiler, then install nhwc again; unset NHWC_NATIVE if it is set"
+    )
+
+
 @check(_SUBJECT, "bf16")
 def bf16(machine: Snapshot) -> Answer:
     """Arithmetic in bfloat16, for autocast."""

@@ -1,0 +1,59 @@
+"""Findings name the kernel that would help; with the kernels on the losses are gone."""
+
+import pytest
+import torch
+from torch import nn
+
+import nhwc
+from nhwc.api.auditing import AuditReport
+
+LOSSES = {"NH101", "NH102", "NH201", "NH202", "NH203"}
+
+
+class Normed(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.first, self.second = nn.Conv2d(3, 16, 3, padding=1), nn.Conv2d(16, 16, 3, padding=1)
+        self.norm = nn.InstanceNorm2d(16, affine=True)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return self.second(self.norm(self.first(x)))
+
+
+class Shuffled(Normed):
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        x = self.first(x)
+        n, c, h, w = x.shape
+        return self.second(x.view(n, 2, c // 2, h, w).transpose(1, 2).contiguous().view(n, c, h, w))
+
+
+class Gated(Normed):
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return nn.functional.silu(self.second(self.first(x))).mean((2, 3))
+
+
+def audit(model: nn.Module, **options: int) -> AuditReport:
+    return nhwc.audit(model, torch.randn(2, 3, 32, 32), train=True, **options)
+
+
+@pytest.mark.parametrize(
+    ("model", "kernel"), [(Normed, "instance_norm"), (Shuffled, "channel_shuffle"), (Gated, "activation_backward")]
+)
+def test_the_kernel_is_named_and_with_it_the_loss_is_gone(model: type[Normed], kernel: str) -> None:
+    without = audit(model(), repeats=2)
+    named = [finding for finding in without.findings if finding.kernel == kernel]
+    assert named
+    assert any(finding.kernel_ms is not None for finding in named)
+    assert f"kernel: {kernel}" in str(without) or kernel == "activation_backward"
+    assert nhwc.load_report(without.render("json")) == without
+    with nhwc.kernels.use():
+        within = audit(model(), repeats=0)
+    operators = {finding.operator for finding in named}
+    assert [each for each in within.findings if each.code in LOSSES and each.operator in operators] == []
+    assert all(finding.kernel is None for finding in within.findings)
+
+
+def test_without_measurements_the_kernel_is_named_alone() -> None:
+    (culprit,) = audit(Normed(), repeats=0).culprits
+    assert (culprit.kernel, culprit.kernel_ms) == ("instance_norm", None)
+    assert "nhwc.kernels.use()" in culprit.advice
