@@ -15,14 +15,15 @@ class BuildKernels(build_ext):
 
     def run(self) -> None:
         spec = importlib.util.spec_from_file_location("nhwc_build", NATIVE / "build.py")
-        assert spec is not None and spec.loader is not None
+        assert spec is not None
+        assert spec.loader is not None
         compilation = importlib.util.module_from_spec(spec)
         spec.loader.exec_module(compilation)
         into = NATIVE if self.inplace else Path(self.build_lib) / "nhwc" / "kernels" / "native"
         try:
             compilation.build(into, Path(self.build_temp) / "nhwc")
         except RuntimeError as error:
-            print(f"warning: nhwc is installed without its compiled kernels: {error}", file=sys.stderr)
+            sys.stderr.write(f"warning: nhwc is installed without its compiled kernels: {error}\n")
 
     def get_outputs(self) -> list[str]:
         return [str(path) for path in (Path(self.build_lib) / "nhwc/kernels/native").glob("*.so")]

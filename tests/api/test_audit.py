@@ -179,7 +179,7 @@ def test_a_static_audit_agrees_with_the_eager_one_on_who_loses_the_format(images
 def test_progress_names_its_stages(images: torch.Tensor) -> None:
     stages: list[str] = []
     nhwc.audit(Shuffle(), images, repeats=1, progress=lambda stage, _done, _total: stages.append(stage))
-    assert set(stages) == {"record", "measure"}
+    assert set(stages) == {"record", "measure", "kernels"}
 
 
 def test_keyword_arguments_and_a_loss_reach_the_model(images: torch.Tensor) -> None:

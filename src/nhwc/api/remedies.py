@@ -71,6 +71,9 @@ def _kernel_of(finding: Finding, trace: Trace) -> Kernel | None:
     first = found[0]
     if first is None or any(each is not first for each in found) or first.name in kernels.active():
         return None
+    ranks = {len(meta.shape) for index in finding.call_indices for meta in trace.calls[index].inputs}
+    if not ranks & set(first.ranks):
+        return None
     return first
 
 

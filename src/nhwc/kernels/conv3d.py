@@ -23,6 +23,7 @@ CONV3D = kernel(
     "3-D convolutions, transposed ones too, where torch picks a backend that answers in contiguous",
     native="results of its last resort come back to channels last by torch's own, slower copy",
     uses=("conversion",),
+    ranks=(5,),
 )
 
 _LOSING = {"Slow3d", "SlowDilated3d", "SlowTranspose3d"}

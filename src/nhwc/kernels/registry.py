@@ -35,7 +35,7 @@ class Kernel:
 
     about: one line for people. native: what is lost without the native library, empty where compositions do it all.
     needs: a package that brings the operators ("torchvision"), empty for torch's own.
-    uses: kernels that are switched on with it.
+    uses: kernels that are switched on with it. ranks: of the tensors that it serves.
     """
 
     name: str
@@ -43,6 +43,7 @@ class Kernel:
     native: str = ""
     needs: str = ""
     uses: tuple[str, ...] = ()
+    ranks: tuple[int, ...] = (4, 5)
     replacements: list[Replacement] = field(default_factory=list, compare=False)
 
     def replaces(self, operator: str, key: str = "CPU") -> Callable[[Implementation], Implementation]:
@@ -75,13 +76,21 @@ _KERNELS: dict[str, Kernel] = {}
 _OWNER: dict[tuple[str, str], str] = {}
 
 
-def kernel(name: str, about: str, *, native: str = "", needs: str = "", uses: tuple[str, ...] = ()) -> Kernel:
+def kernel(
+    name: str,
+    about: str,
+    *,
+    native: str = "",
+    needs: str = "",
+    uses: tuple[str, ...] = (),
+    ranks: tuple[int, ...] = (4, 5),
+) -> Kernel:
     """A new, empty kernel; its file then adds replacements. Raises RegistryError where the name is taken or no word."""
     if not name.isidentifier() or name != name.lower():
         raise RegistryError(f"a kernel is named by a lower-case word, got {name!r}")
     if name in _KERNELS:
         raise RegistryError(f"the kernel {name!r} is registered twice; give the second another name")
-    _KERNELS[name] = Kernel(name, about, native, needs, uses)
+    _KERNELS[name] = Kernel(name, about, native, needs, uses, ranks)
     return _KERNELS[name]
 
 
