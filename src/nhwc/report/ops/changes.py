@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from nhwc.operators import Truth
 from nhwc.report.bench.numbers import interval_text, ratio_text
+from nhwc.schema.typed import plain
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
 
     from nhwc.operators import OperatorRow, Survey
 
@@ -51,6 +52,12 @@ def changes(old: Survey, new: Survey) -> tuple[Change, ...]:
             found += _between(first[key], row)
     order = list(Kind)
     return tuple(sorted(found, key=lambda change: order.index(change.kind)))
+
+
+def as_document(found: Sequence[Change], old: Survey, new: Survey) -> dict[str, Any]:
+    """Changes as JSON-able data, with the versions that they lie between."""
+    versions = {name: dict(each.conditions.versions) for name, each in (("old", old), ("new", new))}
+    return {"format": "nhwc-ops-changes", "version": 1, **versions, "changes": plain(tuple(found))}
 
 
 def _came_or_went(kind: Kind, row: OperatorRow) -> Change:

@@ -51,14 +51,19 @@ def chosen(survey: Survey, filter_: str = "", only: str = "", sort: str = "name"
 
     filter_: text in the name or group. only: "problems" or "". Raises RegistryError for an unknown word.
     """
-    if sort not in SORTS:
-        raise RegistryError(f"there is no order {sort!r}; the orders are {', '.join(SORTS)}")
-    if only not in ("", "problems"):
-        raise RegistryError(f"only {only!r} is not known; write problems")
+    check(only, sort)
     wanted = filter_.lower()
     rows = [row for row in survey.rows if wanted in row.name.lower() or wanted in row.group]
     rows = [row for row in rows if not only or row.is_problem]
     return replace(survey, rows=tuple(sorted(rows, key=SORTS[sort])))
+
+
+def check(only: str, sort: str) -> None:
+    """Raise RegistryError for a word that ``chosen`` does not know."""
+    if sort not in SORTS:
+        raise RegistryError(f"there is no order {sort!r}; the orders are {', '.join(SORTS)}")
+    if only not in ("", "problems"):
+        raise RegistryError(f"only {only!r} is not known; write problems, or leave it out for all")
 
 
 def lines(rows: Sequence[OperatorRow]) -> list[Line]:
