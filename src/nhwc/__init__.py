@@ -14,6 +14,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from nhwc import kernels as kernels
     from nhwc.api import (
         AuditReport,
         BenchReport,
@@ -73,6 +74,7 @@ __all__ = [
     "contiguous_state_dict",
     "convert",
     "doctor",
+    "kernels",
     "layout_of",
     "load_bench",
     "load_report",
@@ -118,7 +120,13 @@ _NAMES_IN = {
 _HOME_OF = {name: module for module, names in _NAMES_IN.items() for name in names}
 
 
+#: Packages that are used by their own names: nhwc.kernels.use().
+_NAMESPACES = frozenset({"kernels"})
+
+
 def __getattr__(name: str) -> object:
+    if name in _NAMESPACES:
+        return import_module(f"nhwc.{name}")
     home = _HOME_OF.get(name)
     if home is None:
         raise AttributeError(f"module 'nhwc' has no attribute {name!r}")

@@ -9,6 +9,7 @@ from torch.nn.parameter import UninitializedBuffer, UninitializedParameter
 
 from nhwc import strides
 from nhwc.errors import FormatError
+from nhwc.kernels import relayout
 
 if TYPE_CHECKING:
     from nhwc.strides import Layout
@@ -61,6 +62,8 @@ def to_format(tensor: torch.Tensor, memory_format: object) -> torch.Tensor:
         result = tensor.as_strided(tensor.shape, wanted)
     else:
         if not strides.holds(tensor.shape, tensor.stride(), name):
+            if relayout.serves(tensor):
+                return relayout.to_format(tensor, name != strides.CONTIGUOUS)
             result = tensor.clone(memory_format=_FORMATS[name])
         if result.stride() != wanted:
             result = _restride(result, strides.memory_order(tensor.dim(), name))

@@ -18,6 +18,7 @@ MAY_USE: dict[str, set[str]] = {
     **dict.fromkeys(DATA, DATA),
     **dict.fromkeys(PURE_PARTS | MACHINE, DATA),
     **dict.fromkeys(TORCH_PARTS, DATA | MACHINE),
+    "formats": DATA | MACHINE | {"kernels"},  # the conversion between formats is a kernel
     "conversion": DATA | {"formats"},
     "inference": DATA | {"formats", "kernels", "conversion"},
     "training": DATA | TORCH_PARTS | {"conversion"},

@@ -8,11 +8,11 @@ True
 
 from __future__ import annotations
 
-from nhwc.kernels import norm
+from nhwc.kernels import activation, conversion, indexing, joining, mixed, norm, shuffle, softmax
 from nhwc.kernels.registry import Kernel, kernels, replacing
 from nhwc.kernels.switch import active, disable, enable, use
 
 __all__ = ["Kernel", "active", "disable", "enable", "kernels", "replacing", "use"]
 
 #: The files that register kernels, imported above for that.
-FAMILIES = (norm,)
+FAMILIES = (activation, conversion, indexing, joining, mixed, norm, shuffle, softmax)

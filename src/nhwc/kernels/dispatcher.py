@@ -28,15 +28,16 @@ class Installation:
     def add(self, each: Replacement) -> None:
         namespace, name = each.operator.split("::")
         if namespace not in self._libraries:
-            self._libraries[namespace] = Library(namespace, "IMPL")
-        original = get_kernel(each.operator, each.key)
+            self._libraries[namespace] = Library(namespace, "IMPL")  # type: ignore[no-untyped-call]
+        # a composite is the same on every device: asked for where it runs, since an alias key has no kernel of its own
+        original = get_kernel(each.operator, "CPU" if each.key == "CompositeImplicitAutograd" else each.key)
         with warnings.catch_warnings():  # torch warns that an operator has a kernel already: that is the purpose
             warnings.simplefilter("ignore")
-            self._libraries[namespace].impl(name, _standing_in(each, original), each.key, with_keyset=True)
+            self._libraries[namespace].impl(name, _standing_in(each, original), each.key, with_keyset=True)  # type: ignore[no-untyped-call]
 
     def remove(self) -> None:
         for library in self._libraries.values():
-            library._destroy()
+            library._destroy()  # type: ignore[no-untyped-call]
         self._libraries.clear()
 
 
@@ -76,3 +77,8 @@ def _standing_in(each: Replacement, original: Any) -> Any:
 def is_plain(tensor: object) -> bool:
     """Whether ``tensor`` holds data of its own: no subclass (fake, functional), and nothing that functorch wraps."""
     return type(tensor) in _PLAIN and not torch._C._functorch.is_functorch_wrapped_tensor(tensor)  # type: ignore[arg-type]
+
+
+def tracks_forward_gradients() -> bool:
+    """Whether a level of forward-mode differentiation is open: our own autograd functions have no formula for it."""
+    return torch.autograd.forward_ad._current_level >= 0

@@ -2,10 +2,16 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import Any
 
 import torch
+
+from nhwc.kernels import native
+
+_to_rows = native.Function("to_rows", "ippllll")
+_from_rows = native.Function("from_rows", "ipplll")
 
 _FORMAT = {4: torch.channels_last, 5: torch.channels_last_3d}
 
@@ -18,11 +24,13 @@ def is_channels_last(tensor: Any) -> bool:
     rank = tensor.dim()
     if rank not in _FORMAT or tensor.device.type != "cpu" or not tensor.is_contiguous(memory_format=_FORMAT[rank]):
         return False
-    return tensor.stride() == canonical_strides(tensor.shape) and not (tensor.is_contiguous() and _reads_contiguous(tensor))
+    return tensor.stride() == canonical_strides(tensor.shape) and not strides_are_contiguous(tensor)
 
 
-def _reads_contiguous(tensor: torch.Tensor) -> bool:
-    """Both formats hold: whether the strides are the contiguous ones."""
+def strides_are_contiguous(tensor: torch.Tensor) -> bool:
+    """Whether the strides are the very ones of a fresh contiguous tensor; where both formats hold, they say which."""
+    if not tensor.is_contiguous():
+        return False
     step = 1
     for size, stride in zip(reversed(tensor.shape), reversed(tensor.stride()), strict=True):
         if stride != step:
@@ -44,9 +52,7 @@ def canonical_strides(shape: Sequence[int]) -> tuple[int, ...]:
 
 def empty_channels_last(shape: Sequence[int], like: torch.Tensor, dtype: torch.dtype | None = None) -> torch.Tensor:
     """A fresh tensor with canonical channels-last strides, on the device of ``like`` and of its dtype by default."""
-    return torch.empty_strided(
-        tuple(shape), canonical_strides(shape), dtype=dtype or like.dtype, device=like.device
-    )
+    return torch.empty_strided(tuple(shape), canonical_strides(shape), dtype=dtype or like.dtype, device=like.device)
 
 
 def as_channels_last(tensor: torch.Tensor) -> torch.Tensor:
@@ -54,7 +60,9 @@ def as_channels_last(tensor: torch.Tensor) -> torch.Tensor:
     if is_channels_last(tensor):
         return tensor
     result = empty_channels_last(tensor.shape, tensor)
-    return result.copy_(tensor)
+    if not transpose(tensor, result):
+        result.copy_(tensor)
+    return result
 
 
 def rows_of(tensor: torch.Tensor) -> torch.Tensor:
@@ -65,3 +73,59 @@ def rows_of(tensor: torch.Tensor) -> torch.Tensor:
 def from_rows(rows: torch.Tensor) -> torch.Tensor:
     """The (N, C, ...) view of an (N, ..., C) tensor: what ``rows_of`` undoes."""
     return rows.permute(0, rows.dim() - 1, *range(1, rows.dim() - 1))
+
+
+def row_dim(tensor: torch.Tensor, dim: int) -> int:
+    """Where dimension ``dim`` of a 4-D or 5-D tensor lies in its ``rows_of``.
+
+    >>> row_dim(torch.empty(2, 3, 4, 5), 1), row_dim(torch.empty(2, 3, 4, 5), -1)
+    (3, 2)
+    """
+    dim %= tensor.dim()
+    return {0: 0, 1: tensor.dim() - 1}.get(dim, dim - 1)
+
+
+def pixel_step(tensor: torch.Tensor) -> int | None:
+    """How far apart, in elements, the pixels of a channels-last tensor lie; None for any other layout.
+
+    C, or more where it is some channels of a wider tensor.
+    """
+    if tensor.dim() not in _FORMAT or tensor.device.type != "cpu" or tensor.stride(1) != 1:
+        return None
+    step = expected = tensor.stride(-1)
+    for dim in (*range(tensor.dim() - 1, 1, -1), 0):
+        if tensor.stride(dim) != expected:
+            return None
+        expected *= tensor.shape[dim]
+    return step if step >= tensor.shape[1] else None
+
+
+def transpose(source: torch.Tensor, target: torch.Tensor) -> bool:
+    """Copy between a contiguous and a channels-last tensor of one shape and dtype; False if it is not that.
+
+    Both are plain tensors in memory of their own, on the CPU.
+    """
+    if not (native.is_available() and _same_kind(source, target)):
+        return False
+    samples, channels, *sizes = source.shape
+    pixels = math.prod(sizes)
+    if is_channels_last(target) and strides_are_contiguous(source):
+        _to_rows(source.element_size(), source, target, samples, channels, pixels, channels)
+    elif is_channels_last(source) and strides_are_contiguous(target):
+        _from_rows(source.element_size(), source, target, samples, channels, pixels)
+    else:
+        return False
+    return True
+
+
+def _same_kind(source: torch.Tensor, target: torch.Tensor) -> bool:
+    return (
+        source.device.type == "cpu"
+        and target.device.type == "cpu"
+        and source.layout == torch.strided
+        and source.element_size() <= 8
+        and not source.is_quantized
+        and source.is_conj() == target.is_conj()
+        and source.is_neg() == target.is_neg()
+        and source.untyped_storage().data_ptr() != target.untyped_storage().data_ptr()
+    )

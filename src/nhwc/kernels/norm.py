@@ -140,7 +140,7 @@ def _serves(input: torch.Tensor, *parameters: torch.Tensor | None) -> bool:  # n
 
 
 def _fits(parameter: torch.Tensor, input: torch.Tensor) -> bool:  # noqa: A002
-    """Whether a per-channel tensor is of the kind that torch takes with such an input: its dtype, or float32 for half."""
+    """Whether a per-channel tensor is what torch takes with such an input: of its dtype, or float32 for half."""
     mixed = input.dtype in {torch.bfloat16, torch.float16} and parameter.dtype == torch.float32
     return (
         is_plain(parameter)

@@ -1,7 +1,8 @@
 """The kernels by name, and the operators that each replaces; a kernel registers itself where it is written.
 
-A kernel is a set of replacements. Each is a function with the signature of the operator overload it replaces, run by the
-dispatcher in its stead; it returns NotImplemented where it steps aside, and then the original runs on the same operands.
+A kernel is a set of replacements. Each is a function with the signature of the operator overload it replaces, run by
+the dispatcher in its stead; it returns NotImplemented where it steps aside, and then the original runs on the same
+operands.
 """
 
 from __future__ import annotations
@@ -33,7 +34,8 @@ class Kernel:
     """What ``nhwc.kernels.use("name")`` switches on.
 
     about: one line for people. native: what is lost without the native library, empty where compositions do it all.
-    needs: a package that brings the operators ("torchvision"), empty for torch's own. uses: kernels switched on with it.
+    needs: a package that brings the operators ("torchvision"), empty for torch's own.
+    uses: kernels that are switched on with it.
     """
 
     name: str

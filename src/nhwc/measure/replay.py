@@ -19,7 +19,7 @@ from nhwc.measure.formats import in_one_format, is_split
 from nhwc.model import Call, Measurement, TensorMeta
 from nhwc.strides import CHANNELS_LAST, strides_for
 
-_NAMESPACES = ("aten", "prims", "mkldnn", "torchvision")
+_NAMESPACES = ("aten", "prims", "mkldnn", "torchvision", "nhwc")
 
 
 @dataclass(frozen=True)

@@ -11,7 +11,7 @@ from nhwc.model import Call, InnerCopy, Phase, TensorMeta, Trace
 from nhwc.rules.order import Order, order_of, permutes
 from nhwc.strides import channels_last_for, physical_order, strides_for
 
-COPIES = frozenset({"clone", "_to_copy", "copy_", "copy", "contiguous"})
+COPIES = frozenset({"clone", "_to_copy", "copy_", "copy", "contiguous", "to_format"})
 CONVOLUTIONS = frozenset(
     {"convolution", "convolution_backward", "mkldnn_rnn_layer", "_convolution", "cudnn_convolution"}
 )
@@ -30,6 +30,7 @@ EXPLICIT_CALLERS = frozenset(
         "float",
         "unflatten",
         "ravel",
+        "to_format",
     }
 )
 _FACTORIES = ("new_", "empty", "zeros", "ones", "full", "rand", "arange", "linspace", "scalar_tensor", "eye")

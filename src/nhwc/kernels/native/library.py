@@ -1,7 +1,7 @@
 """Finds the compiled library that this processor can run, and calls its functions with tensors.
 
-Private interface, read from torch 2.11 to 2.14: ``torch_parallel_for``, exported by libtorch_cpu as part of its stable C
-interface. Where it is missing, the kernels run on the calling thread alone, and ``status`` says so.
+Private interface, read from torch 2.11 to 2.14: ``torch_parallel_for``, exported by libtorch_cpu as part of its stable
+C interface. Where it is missing, the kernels run on the calling thread alone, and ``status`` says so.
 """
 
 from __future__ import annotations

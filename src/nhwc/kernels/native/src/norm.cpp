@@ -16,6 +16,8 @@ namespace {
 constexpr int64_t ROWS_PER_TASK = 2048;
 // Values that a float accumulator takes before its sum goes on in double.
 constexpr int64_t ROWS_PER_FLUSH = 64;
+// Rows whose mean the sums of a sample are taken about.
+constexpr int64_t PIVOT_ROWS = 16;
 // Narrow channels are taken several rows at a time, so that a vector is full.
 constexpr int64_t WIDTH = 64;
 
@@ -91,6 +93,17 @@ void for_rows(const Shape& s, const Prepare& prepare) {
     });
 }
 
+// Per channel the mean of some rows all over the sample. Sums about it lose no digits to a large mean.
+template <class T>
+void pivot_of(const T* from, const Shape& s, accumulate_t<T>* pivot) {
+    const int64_t count = std::min(s.rows, PIVOT_ROWS);
+    std::fill(pivot, pivot + s.channels, accumulate_t<T>(0));
+    for (int64_t k = 0; k < count; ++k) {
+        const T* row = from + k * (s.rows / count) * s.channels;
+        for (int64_t c = 0; c < s.channels; ++c) pivot[c] += load(row + c) / static_cast<accumulate_t<T>>(count);
+    }
+}
+
 template <class A, class P>
 A affine_at(const P* values, int64_t channel, A otherwise) {
     return values == nullptr ? otherwise : static_cast<A>(load(values + channel));
@@ -103,11 +116,13 @@ void forward(const T* x, const P* weight, const P* bias, T* y, accumulate_t<T>* 
              const Shape& s, double eps) {
     using A = accumulate_t<T>;
     const int64_t sample_size = s.rows * s.channels, per_group = s.channels / s.groups;
-    // Sums are taken about the first row of the sample: a large mean then costs no digits.
+    std::vector<A> pivots(static_cast<size_t>(s.samples * s.channels));
+    for (int64_t sample = 0; sample < s.samples; ++sample)
+        pivot_of(x + sample * sample_size, s, pivots.data() + sample * s.channels);
     const auto sums = sum_samples<A>(s, [&](int64_t sample) {
         const T* from = x + sample * sample_size;
-        std::vector<A> pivot(static_cast<size_t>(s.channels));
-        for (int64_t c = 0; c < s.channels; ++c) pivot[c] = load(from + c);
+        const A* own = pivots.data() + sample * s.channels;
+        const std::vector<A> pivot(own, own + s.channels);
         return [from, about = repeated(s, pivot)](int64_t offset, int64_t width, A* __restrict one, A* __restrict two) {
             const T* __restrict row = from + offset;
             const A* __restrict p = about.data();
@@ -122,12 +137,13 @@ void forward(const T* x, const P* weight, const P* bias, T* y, accumulate_t<T>* 
     const double rows = static_cast<double>(s.rows), count = rows * static_cast<double>(per_group);
     for (int64_t sample = 0; sample < s.samples; ++sample) {
         const double* sum = sums.data() + sample * 2 * s.channels;
+        const A* pivot = pivots.data() + sample * s.channels;
         for (int64_t g = 0; g < s.groups; ++g) {
             double centre = 0.0, spread = 0.0;
             for (int64_t c = g * per_group; c < (g + 1) * per_group; ++c)
-                centre += (static_cast<double>(load(x + sample * sample_size + c)) + sum[c] / rows) / per_group;
+                centre += (static_cast<double>(pivot[c]) + sum[c] / rows) / per_group;
             for (int64_t c = g * per_group; c < (g + 1) * per_group; ++c) {
-                const double own = static_cast<double>(load(x + sample * sample_size + c)) + sum[c] / rows;
+                const double own = static_cast<double>(pivot[c]) + sum[c] / rows;
                 spread += sum[s.channels + c] - sum[c] * sum[c] / rows + rows * (own - centre) * (own - centre);
             }
             const double variance = std::isnan(spread) ? spread : std::max(spread / count, 0.0);

@@ -65,5 +65,15 @@ enum : int { FLOAT32 = 0, FLOAT64 = 1, BFLOAT16 = 2, FLOAT16 = 3 };
         default: break;                                            \
     }
 
+// Calls the template function NAME<T>(...) for an unsigned element of BYTES bytes, where values are only moved.
+#define NHWC_FOR_BYTES(BYTES, NAME, ...)              \
+    switch (BYTES) {                                  \
+        case 1: NAME<uint8_t>(__VA_ARGS__); break;    \
+        case 2: NAME<uint16_t>(__VA_ARGS__); break;   \
+        case 4: NAME<uint32_t>(__VA_ARGS__); break;   \
+        case 8: NAME<uint64_t>(__VA_ARGS__); break;   \
+        default: break;                               \
+    }
+
 // The loop that follows has independent iterations.
 #define NHWC_INDEPENDENT _Pragma("GCC ivdep")

@@ -1,0 +1,149 @@
+"""Representative calls of the operators that nhwc has kernels for, in shapes that models use."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import torch
+import torch.nn.functional as F  # noqa: N812 the usual name
+from torchvision import ops
+
+
+@dataclass(frozen=True)
+class Case:
+    """``call(*tensors)`` on tensors of these shapes. others: operands that are not images. backward: time it too."""
+
+    kernel: str
+    name: str
+    call: Callable[..., torch.Tensor]
+    shapes: tuple[tuple[int, ...], ...]
+    others: Callable[[], tuple[torch.Tensor, ...]] = tuple
+    backward: bool = True
+
+
+VOLUME = (2, 32, 32, 64, 64)
+IMAGE = (8, 64, 112, 112)
+MAPS = (8, 256, 28, 28)
+
+
+def _boxes(count: int, size: float) -> torch.Tensor:
+    random = torch.Generator().manual_seed(1)
+    corner = torch.rand(count, 2, generator=random) * size * 0.7
+    extent = (0.05 + 0.25 * torch.rand(count, 2, generator=random)) * size
+    image = (torch.arange(count) % 2).float().unsqueeze(1)
+    return torch.cat([image, corner, corner + extent], 1)
+
+
+def _grid(samples: int, *sizes: int) -> torch.Tensor:
+    """Every output pixel in place, moved by a pixel or two: an optical flow."""
+    axes = torch.meshgrid(*(torch.linspace(-1, 1, size) for size in sizes), indexing="ij")
+    exact = torch.stack(axes[::-1], -1).expand(samples, *sizes, len(sizes))
+    return exact + 0.03 * torch.randn(exact.shape, generator=torch.Generator().manual_seed(2))
+
+
+def _shuffle(x: torch.Tensor) -> torch.Tensor:
+    n, c, h, w = x.shape
+    return x.view(n, 2, c // 2, h, w).transpose(1, 2).contiguous().view(n, c, h, w)
+
+
+def _places(samples: int, channels: int, height: int, width: int) -> torch.Tensor:
+    """What max pooling with a window of 2 says of an image of twice the size."""
+    image = torch.randn(samples, channels, 2 * height, 2 * width, generator=torch.Generator().manual_seed(3))
+    return F.max_pool2d(image, 2, return_indices=True)[1]
+
+
+def _grid_sample(x: torch.Tensor, grid: torch.Tensor) -> torch.Tensor:
+    return F.grid_sample(x, grid, align_corners=False)
+
+
+def _roi_align(x: torch.Tensor, boxes: torch.Tensor) -> torch.Tensor:
+    return ops.roi_align(x, boxes, 7, sampling_ratio=2)
+
+
+def _roi_pool(x: torch.Tensor, boxes: torch.Tensor) -> torch.Tensor:
+    return ops.roi_pool(x, boxes, 7)
+
+
+def _deform(x: torch.Tensor, offset: torch.Tensor, weight: torch.Tensor) -> torch.Tensor:
+    return ops.deform_conv2d(x, offset, weight, padding=1)
+
+
+_OFFSET = (8, 18, 28, 28)
+
+CASES: tuple[Case, ...] = (
+    Case("instance_norm", "instance_norm 3-D", F.instance_norm, (VOLUME,)),
+    Case("instance_norm", "instance_norm 2-D", F.instance_norm, (IMAGE,)),
+    Case("group_norm", "group_norm, 32 groups", lambda x: F.group_norm(x, 32), (MAPS,)),
+    Case("group_norm", "group_norm 3-D, 8 groups", lambda x: F.group_norm(x, 8), (VOLUME,)),
+    Case("avg_pool3d", "avg_pool3d(2)", lambda x: F.avg_pool3d(x, 2), (VOLUME,)),
+    Case("avg_pool3d", "avg_pool3d(3, stride 1)", lambda x: F.avg_pool3d(x, 3, 1, 1), ((2, 32, 16, 32, 32),)),
+    Case("adaptive_avg_pool", "adaptive_avg_pool3d(4)", lambda x: F.adaptive_avg_pool3d(x, 4), (VOLUME,)),
+    Case("adaptive_avg_pool", "adaptive_avg_pool2d(7)", lambda x: F.adaptive_avg_pool2d(x, 7), (IMAGE,)),
+    Case("adaptive_max_pool", "adaptive_max_pool3d(4)", lambda x: F.adaptive_max_pool3d(x, 4), (VOLUME,)),
+    Case("adaptive_max_pool", "adaptive_max_pool2d(7)", lambda x: F.adaptive_max_pool2d(x, 7), (IMAGE,)),
+    Case(
+        "fractional_max_pool",
+        "fractional_max_pool2d",
+        lambda x, r: F.fractional_max_pool2d(x, 2, output_size=56, _random_samples=r),
+        (IMAGE,),
+        lambda: (torch.full((8, 64, 2), 0.4),),
+    ),
+    Case(
+        "fractional_max_pool",
+        "fractional_max_pool3d",
+        lambda x, r: F.fractional_max_pool3d(x, 2, output_size=(16, 32, 32), _random_samples=r),
+        (VOLUME,),
+        lambda: (torch.full((2, 32, 3), 0.4),),
+    ),
+    Case(
+        "max_unpool",
+        "max_unpool2d(2)",
+        lambda x, p: F.max_unpool2d(x, p, 2),
+        ((8, 64, 56, 56),),
+        lambda: (_places(8, 64, 56, 56),),
+    ),
+    Case("softmax", "softmax over 64 channels", lambda x: x.softmax(1), (IMAGE,)),
+    Case("softmax", "log_softmax over 21 channels", lambda x: x.log_softmax(1), ((4, 21, 256, 256),)),
+    Case("indexing", "x[:, order]", lambda x, i: x[:, i], (IMAGE,), lambda: (torch.randperm(64),)),
+    Case(
+        "indexing",
+        "index_select of half the channels",
+        lambda x, i: x.index_select(1, i),
+        (IMAGE,),
+        lambda: (torch.arange(0, 64, 2),),
+    ),
+    Case("cat", "cat of two maps", lambda x, y: torch.cat([x, y], 1), ((8, 64, 56, 56), (8, 64, 56, 56))),
+    Case("cat", "cat of two channel chunks, swapped", lambda x: torch.cat(x.chunk(2, 1)[::-1], 1), (IMAGE,)),
+    Case("channel_shuffle", "channel shuffle by view, transpose, contiguous", _shuffle, (IMAGE,)),
+    Case("channel_shuffle", "channel_shuffle", lambda x: F.channel_shuffle(x, 2), (IMAGE,)),
+    Case("roll", "roll by half a window", lambda x: x.roll((3, 3), (2, 3)), (IMAGE,)),
+    Case("activation_backward", "silu after a global mean", lambda x: F.silu(x).mean((2, 3)), (IMAGE,)),
+    Case("activation_backward", "hardswish after a global mean", lambda x: F.hardswish(x).mean((2, 3)), (IMAGE,)),
+    Case("grid_sample", "grid_sample 2-D, bilinear", _grid_sample, ((4, 64, 96, 96),), lambda: (_grid(4, 96, 96),)),
+    Case(
+        "grid_sample",
+        "grid_sample 3-D, bilinear",
+        _grid_sample,
+        ((1, 32, 32, 48, 48),),
+        lambda: (_grid(1, 32, 48, 48),),
+    ),
+    Case("pad", "pad 3-D, replicate", lambda x: F.pad(x, (1,) * 6, mode="replicate"), (VOLUME,)),
+    Case("pad", "pad 2-D, circular", lambda x: F.pad(x, (1,) * 4, mode="circular"), (IMAGE,)),
+    Case(
+        "interpolate",
+        "interpolate, bicubic",
+        lambda x: F.interpolate(x, scale_factor=2.0, mode="bicubic"),
+        ((4, 64, 56, 56),),
+    ),
+    Case("unfold", "unfold(3)", lambda x: F.unfold(x, 3, padding=1), ((8, 32, 56, 56),)),
+    Case("roi_align", "roi_align, 256 boxes", _roi_align, ((2, 256, 50, 50),), lambda: (_boxes(256, 50.0),)),
+    Case("roi_pool", "roi_pool, 256 boxes", _roi_pool, ((2, 256, 50, 50),), lambda: (_boxes(256, 50.0),)),
+    Case(
+        "deform_conv2d",
+        "deform_conv2d 3x3",
+        _deform,
+        (MAPS,),
+        lambda: (torch.randn(_OFFSET), torch.randn(64, 256, 3, 3)),
+    ),
+)

@@ -1,0 +1,73 @@
+"""Picking channels, rows or columns by an index tensor, and rolling: on the (N, ..., C) view, which stays dense."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+
+from nhwc.kernels import native
+from nhwc.kernels.dispatcher import is_plain
+from nhwc.kernels.layouts import empty_channels_last, from_rows, is_channels_last, row_dim, rows_of
+from nhwc.kernels.registry import kernel
+
+INDEX = kernel("indexing", "index_select, and indexing by one tensor, as in x[:, order]; forward and backward")
+ROLL = kernel("roll", "roll over any dimensions")
+
+_gather = native.Function("gather_channels", "ippplll")
+
+
+@INDEX.replaces("aten::index_select")
+def index_select(self: torch.Tensor, dim: int, index: torch.Tensor) -> Any:
+    if not (_serves(self) and is_plain(index) and index.dim() == 1 and index.dtype in {torch.int64, torch.int32}):
+        return NotImplemented
+    if not -self.dim() <= dim < self.dim() or not index.numel():
+        return NotImplemented
+    size = self.shape[dim]
+    low, high = torch.aminmax(index)
+    if low < 0 or high >= size:
+        return NotImplemented
+    if dim % self.dim() != 1 or not native.is_available() or self.element_size() > 8:
+        return from_rows(torch.index_select(rows_of(self), row_dim(self, dim), index))
+    shape = (self.shape[0], index.numel(), *self.shape[2:])
+    result = empty_channels_last(shape, self)
+    order = index.to(torch.int64).contiguous()
+    rows = self.numel() // size
+    _gather(self.element_size(), self, result, order, rows, size, index.numel())
+    return result
+
+
+@INDEX.replaces("aten::index_select_backward", "CompositeImplicitAutograd")
+def index_select_backward(grad: torch.Tensor, self_sizes: Sequence[int], dim: int, index: torch.Tensor) -> Any:
+    if not (_serves(grad) and is_plain(index) and len(self_sizes) == grad.dim()):
+        return NotImplemented
+    shape = [self_sizes[0], *self_sizes[2:], self_sizes[1]]
+    place = row_dim(grad, dim)
+    return from_rows(grad.new_zeros(shape).index_add_(place, index, rows_of(grad)))
+
+
+@INDEX.replaces("aten::index.Tensor")
+@INDEX.replaces("aten::index.Tensor", "AutogradCPU")
+def index_tensor(self: torch.Tensor, indices: Sequence[torch.Tensor | None]) -> Any:
+    given = [(dim, each) for dim, each in enumerate(indices) if each is not None]
+    if len(given) != 1 or not _serves(self):
+        return NotImplemented
+    dim, index = given[0]
+    if not (is_plain(index) and index.dim() == 1 and index.dtype == torch.int64 and index.numel()):
+        return NotImplemented
+    low, high = torch.aminmax(index)
+    if low < -self.shape[dim] or high >= self.shape[dim]:
+        return NotImplemented
+    return torch.index_select(self, dim, index if low >= 0 else torch.where(index < 0, index + self.shape[dim], index))
+
+
+@ROLL.replaces("aten::roll")
+def roll(self: torch.Tensor, shifts: Sequence[int], dims: Sequence[int] = ()) -> Any:
+    if not _serves(self) or not dims or any(not -self.dim() <= dim < self.dim() for dim in dims):
+        return NotImplemented
+    return from_rows(torch.roll(rows_of(self), list(shifts), [row_dim(self, dim) for dim in dims]))
+
+
+def _serves(tensor: torch.Tensor) -> bool:
+    return is_plain(tensor) and is_channels_last(tensor) and tensor.numel() > 0

@@ -1,0 +1,109 @@
+"""Joining and cutting along channels: cat in one pass from channels-last, sliced and contiguous operands alike, and the
+gradient of a slice laid out as the gradient that comes in.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+
+from nhwc.kernels import native
+from nhwc.kernels.dispatcher import is_plain
+from nhwc.kernels.layouts import (
+    empty_channels_last,
+    from_rows,
+    is_channels_last,
+    pixel_step,
+    row_dim,
+    rows_of,
+    strides_are_contiguous,
+)
+from nhwc.kernels.registry import kernel
+
+CAT = kernel("cat", "cat of channels-last tensors, their channel slices, and contiguous tensors among them")
+SLICE = kernel("slice_backward", "the gradient of slices, chunks and splits")
+
+_copy_rows = native.Function("copy_rows", "iplplll")
+_to_rows = native.Function("to_rows", "ippllll")
+
+
+@CAT.replaces("aten::cat")
+def cat(tensors: Sequence[torch.Tensor], dim: int = 0) -> Any:
+    first = tensors[0] if tensors else None
+    if first is None or first.dim() not in {4, 5} or not _joins(tensors, dim):
+        return NotImplemented
+    dim %= first.dim()
+    if dim != 1 and all(map(is_channels_last, tensors)):
+        return from_rows(torch.cat([rows_of(each) for each in tensors], row_dim(first, dim)))
+    shape = list(first.shape)
+    shape[dim] = sum(each.shape[dim] for each in tensors)
+    result = empty_channels_last(shape, first)
+    start = 0
+    for each in tensors:
+        place_rows(each, result, dim, start)
+        start += each.shape[dim]
+    return result
+
+
+def _joins(tensors: Sequence[torch.Tensor], dim: int) -> bool:
+    """Whether the result belongs in channels last: one operand is, none is of a layout, shape or dtype of its own."""
+    first = tensors[0]
+    if not -first.dim() <= dim < first.dim():
+        return False
+    rest = [size for place, size in enumerate(first.shape) if place != dim % first.dim()]
+    found = False
+    for each in tensors:
+        if each.dim() != first.dim() or each.dtype != first.dtype or not is_plain(each) or not each.numel():
+            return False
+        if [size for place, size in enumerate(each.shape) if place != dim % first.dim()] != rest:
+            return False
+        last = each.shape[1] > 1 and (is_channels_last(each) or pixel_step(each) is not None)
+        if not last and not strides_are_contiguous(each) and not is_channels_last(each):
+            return False
+        found = found or last
+    return found
+
+
+def place_rows(source: torch.Tensor, result: torch.Tensor, dim: int, start: int) -> None:
+    """Copy ``source`` into the channels-last ``result`` from ``start`` along ``dim`` on, whatever its own layout."""
+    target = result.narrow(dim, start, source.shape[dim])
+    pixels = math.prod(source.shape[2:])
+    step = pixel_step(source)
+    own = dim == 1 and native.is_available() and source.element_size() <= 8 and not source.is_conj()
+    if own and step is not None:
+        rows = source.shape[0] * pixels
+        _copy_rows(source.element_size(), source, step, target, result.shape[1], rows, source.shape[1])
+    elif own and strides_are_contiguous(source):
+        samples, channels = source.shape[:2]
+        _to_rows(source.element_size(), source, target, samples, channels, pixels, result.shape[1])
+    else:
+        target.copy_(source)
+
+
+@SLICE.replaces("aten::slice_backward")
+def slice_backward(
+    grad_output: torch.Tensor, input_sizes: Sequence[int], dim: int, start: int, end: int, step: int
+) -> Any:
+    if not (is_plain(grad_output) and len(input_sizes) in {4, 5} and 0 not in input_sizes and grad_output.numel()):
+        return NotImplemented
+    if grad_output.shape[1] < 2 or not (is_channels_last(grad_output) or pixel_step(grad_output) is not None):
+        return NotImplemented
+    result = empty_channels_last(input_sizes, grad_output)
+    dim %= len(input_sizes)
+    size = input_sizes[dim]
+    first, last = _within(start, size), min(_within(end, size), size)
+    if step != 1 or last - first != grad_output.shape[dim]:
+        result.zero_()
+        result.narrow(dim, first, last - first)[(slice(None),) * dim + (slice(None, None, step),)].copy_(grad_output)
+        return result
+    result.narrow(dim, 0, first).zero_()
+    result.narrow(dim, last, size - last).zero_()
+    place_rows(grad_output, result, dim, first)
+    return result
+
+
+def _within(index: int, size: int) -> int:
+    return max(0, min(index + size if index < 0 else index, size))

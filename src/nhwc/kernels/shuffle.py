@@ -1,0 +1,101 @@
+"""Channel shuffle, in the three ways that models write it: ``channel_shuffle``, and a view, a transposition of the two
+channel dimensions and either ``reshape`` or ``contiguous`` and ``view``.
+
+A 5-D tensor that has the shuffled strides of a channels-last image becomes dense with its channels shuffled, image
+channels innermost, so that the following ``view`` to four dimensions is channels last. In the ``contiguous`` form the
+5-D tensor in between is therefore dense, but not contiguous; only code that reads it before that ``view`` can tell.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+
+from nhwc.kernels import native
+from nhwc.kernels.dispatcher import is_plain, tracks_forward_gradients
+from nhwc.kernels.layouts import is_channels_last
+from nhwc.kernels.registry import kernel
+
+SHUFFLE = kernel(
+    "channel_shuffle",
+    "channel shuffle, as one operator and as view, transpose and reshape or contiguous",
+    native="torch's own copies move the channels, several times slower",
+)
+
+_shuffle = native.Function("shuffle_channels", "ipplll")
+
+
+class _Relaid(torch.autograd.Function):
+    """An (N, a, b, H, W) tensor of the same values with b (``innermost`` 2) or a (1) innermost, the other next to it.
+
+    The gradient is relaid the other way round, into the strides that the transposed view of an image has: views all the
+    way back to the image.
+    """
+
+    @staticmethod
+    def forward(ctx: Any, tensor: torch.Tensor, innermost: int) -> torch.Tensor:
+        ctx.innermost = innermost
+        samples, a, b, height, width = tensor.shape
+        result = torch.empty_strided(tensor.shape, _strides(tensor.shape, innermost), dtype=tensor.dtype)
+        turned = tensor.stride() == _strides(tensor.shape, 3 - innermost)
+        if turned and native.is_available() and tensor.element_size() <= 8 and not tensor.is_conj():
+            outer, inner = (b, a) if innermost == 2 else (a, b)
+            _shuffle(tensor.element_size(), tensor, result, samples * height * width, outer, inner)
+        else:
+            result.copy_(tensor)
+        return result
+
+    @staticmethod
+    def backward(ctx: Any, grad: torch.Tensor) -> tuple[torch.Tensor, None]:
+        return _Relaid.apply(grad, 3 - ctx.innermost), None
+
+
+@SHUFFLE.replaces("aten::contiguous", "AutogradCPU")
+def contiguous(self: torch.Tensor, *, memory_format: torch.memory_format = torch.contiguous_format) -> Any:
+    if memory_format != torch.contiguous_format or not _is_turned(self):
+        return NotImplemented
+    return _Relaid.apply(self, 2)
+
+
+@SHUFFLE.replaces("aten::reshape", "CompositeImplicitAutograd")
+def reshape(self: torch.Tensor, shape: Sequence[int]) -> Any:
+    if not _is_turned(self):
+        return NotImplemented
+    samples, a, b, height, width = self.shape
+    wanted = (samples, a * b, height, width)
+    if len(shape) != 4 or sum(size == -1 for size in shape) > 1:
+        return NotImplemented
+    if any(size not in {-1, want} for size, want in zip(shape, wanted, strict=True)):
+        return NotImplemented
+    return _Relaid.apply(self, 2).view(wanted)
+
+
+@SHUFFLE.replaces("aten::channel_shuffle")
+@SHUFFLE.replaces("aten::channel_shuffle", "AutogradCPU")
+@SHUFFLE.replaces("aten::native_channel_shuffle")
+@SHUFFLE.replaces("aten::native_channel_shuffle", "AutogradCPU")
+def channel_shuffle(self: torch.Tensor, groups: int) -> Any:
+    if self.dim() != 4 or not is_plain(self) or not is_channels_last(self) or groups < 2 or self.shape[1] % groups:
+        return NotImplemented
+    samples, channels, height, width = self.shape
+    turned = self.view(samples, groups, channels // groups, height, width).transpose(1, 2)
+    return _Relaid.apply(turned, 2).view(self.shape) if _is_turned(turned) else NotImplemented
+
+
+def _is_turned(tensor: torch.Tensor) -> bool:
+    """Whether ``tensor`` is a channels-last image with its channels split in two dimensions, and these transposed."""
+    if tensor.dim() != 5 or tensor.stride(1) != 1 or not is_plain(tensor) or tensor.device.type != "cpu":
+        return False
+    _, a, b, height, width = tensor.shape
+    if a < 2 or b < 2 or height * width < 2 or not tensor.numel() or tracks_forward_gradients():
+        return False
+    return tensor.stride() == _strides(tensor.shape, 1)
+
+
+def _strides(shape: Sequence[int], innermost: int) -> tuple[int, ...]:
+    _, a, b, height, width = shape
+    channels = a * b
+    inner = (1, a) if innermost == 1 else (b, 1)
+    return (height * width * channels, *inner, width * channels, channels)

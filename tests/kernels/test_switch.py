@@ -1,0 +1,166 @@
+"""Kernels are on inside their blocks and nowhere else, whoever enters and however a block is left."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+
+import pytest
+import torch
+from torch import nn
+
+import nhwc
+
+
+@pytest.fixture(autouse=True)
+def all_off() -> Iterator[None]:
+    assert nhwc.kernels.active() == ()
+    yield
+    nhwc.kernels.disable()
+    assert nhwc.kernels.active() == ()
+
+
+def image() -> torch.Tensor:
+    return torch.randn(2, 6, 8, 8).to(memory_format=torch.channels_last)
+
+
+def softmax_keeps() -> bool:
+    """Whether the softmax kernel serves a call: torch's own answers contiguous."""
+    return image().softmax(1).is_contiguous(memory_format=torch.channels_last)
+
+
+def test_the_original_is_back_after_the_block() -> None:
+    assert not softmax_keeps()
+    with nhwc.kernels.use("softmax"):
+        assert softmax_keeps()
+        assert nhwc.kernels.active() == ("softmax",)
+    assert not softmax_keeps()
+
+
+def test_an_exception_puts_the_original_back() -> None:
+    with pytest.raises(KeyError), nhwc.kernels.use():
+        raise KeyError
+    assert not softmax_keeps()
+
+
+def test_nested_blocks_add_up() -> None:
+    with nhwc.kernels.use("softmax"):
+        with nhwc.kernels.use("softmax", "cat"):
+            assert nhwc.kernels.active() == ("cat", "softmax")
+        assert softmax_keeps()
+        with nhwc.kernels.use():
+            pass
+        assert nhwc.kernels.active() == ("softmax",)
+
+
+def test_enable_lasts_until_disable_and_blocks_do_not_end_it() -> None:
+    nhwc.kernels.enable("softmax")
+    with nhwc.kernels.use("softmax"):
+        pass
+    assert softmax_keeps()
+    nhwc.kernels.disable("softmax")
+    assert not softmax_keeps()
+
+
+def test_disable_leaves_open_blocks_theirs() -> None:
+    nhwc.kernels.enable()
+    with nhwc.kernels.use("softmax"):
+        nhwc.kernels.disable()
+        assert nhwc.kernels.active() == ("softmax",)
+
+
+def test_a_kernel_brings_those_it_uses() -> None:
+    with nhwc.kernels.use("instance_norm"):
+        assert nhwc.kernels.active() == ("group_norm", "instance_norm")
+
+
+def test_one_thread_does_not_take_away_what_another_uses() -> None:
+    inside, leave = threading.Event(), threading.Event()
+
+    def other() -> None:
+        with nhwc.kernels.use("softmax"):
+            inside.set()
+            leave.wait(30)
+
+    thread = threading.Thread(target=other)
+    thread.start()
+    inside.wait(30)
+    with nhwc.kernels.use("softmax"):
+        pass
+    assert softmax_keeps()
+    leave.set()
+    thread.join()
+    assert not softmax_keeps()
+
+
+def test_many_threads_switch_and_call_at_once() -> None:
+    failures: list[str] = []
+    x = torch.randn(1, 6, 4, 4)
+    expected = x.softmax(1)
+
+    def work() -> None:
+        for _ in range(50):
+            with nhwc.kernels.use("softmax"):
+                found = x.to(memory_format=torch.channels_last).softmax(1)
+            if not torch.allclose(found, expected):
+                failures.append("wrong values")
+
+    threads = [threading.Thread(target=work) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert not failures
+
+
+def test_a_failed_installation_leaves_nothing_behind(monkeypatch: pytest.MonkeyPatch) -> None:
+    from nhwc.kernels import dispatcher
+
+    def fail(self: dispatcher.Installation, each: object) -> None:
+        raise RuntimeError("no such operator")
+
+    with nhwc.kernels.use("cat"):
+        monkeypatch.setattr(dispatcher.Installation, "add", fail)
+        with pytest.raises(RuntimeError, match="no such operator"):
+            nhwc.kernels.enable()
+        assert nhwc.kernels.active() == ("cat",)
+
+
+def test_functional_calls_and_modules_take_the_kernel_alike() -> None:
+    with nhwc.kernels.use("softmax"):
+        for call in (nn.Softmax(1), nn.Softmax2d(), torch.softmax, nn.functional.softmax):
+            result = call(image(), 1) if call in (torch.softmax, nn.functional.softmax) else call(image())
+            assert result.is_contiguous(memory_format=torch.channels_last)
+
+
+def test_inference_mode_and_subclasses_still_work() -> None:
+    class Named(torch.Tensor):
+        pass
+
+    plain = image()
+    with nhwc.kernels.use():
+        with torch.inference_mode():
+            assert torch.allclose(plain.softmax(1), plain.contiguous().softmax(1))
+        named = plain.as_subclass(Named).softmax(1)
+    assert type(named) is Named
+
+
+@pytest.mark.slow
+def test_compiled_code_keeps_the_strides_it_was_promised() -> None:
+    """Compiled with the kernels off and run with them on, and the other way round."""
+    pool = nn.Sequential(nn.AvgPool3d(3, 1), nn.InstanceNorm3d(4), nn.AdaptiveAvgPool3d(3), nn.Softmax(1))
+    x = torch.randn(2, 4, 9, 9, 9).to(memory_format=torch.channels_last_3d)
+    expected = pool(x)
+    for first, second in ((True, False), (False, True)):
+        torch.compiler.reset()
+        compiled = torch.compile(pool)
+        for on in (first, second):
+            if on:
+                nhwc.kernels.enable()
+            try:
+                leaf = x.detach().requires_grad_()
+                result = compiled(leaf)
+                result.sum().backward()
+            finally:
+                nhwc.kernels.disable()
+            torch.testing.assert_close(result, expected)
