@@ -41,7 +41,8 @@ class Handling(StrEnum):
 class Truth(StrEnum):
     """How values for channels-last inputs stand against float64 and against those for contiguous ones.
 
-    random: two runs on contiguous inputs differ by themselves. not compared: nothing to compare, or not initialised.
+    random: it draws random numbers, which follow the order in memory. not compared: nothing to compare, or memory that
+    is not initialised.
     """
 
     RIGHT = "right"

@@ -1,6 +1,7 @@
 """The public names: one list, the same in the code, in the types and in the docs."""
 
 import ast
+import importlib
 import re
 
 import pytest
@@ -27,7 +28,7 @@ def test_type_checkers_see_the_same_names_from_the_same_modules() -> None:
     seen = {
         (alias.name, node.module) for node in block.body if isinstance(node, ast.ImportFrom) for alias in node.names
     }
-    assert seen == set(nhwc._HOME_OF.items())
+    assert seen == set(nhwc._HOME_OF.items()) | {(name, "nhwc") for name in nhwc._NAMESPACES}
     assert {name for name, _ in seen} | {"__version__"} == set(nhwc.__all__)
 
 
@@ -36,8 +37,14 @@ def test_an_unknown_name_is_an_attribute_error() -> None:
         _ = nhwc.audits
 
 
-@pytest.mark.parametrize("name", nhwc.__all__)
-def test_no_public_name_is_also_a_module(name: str) -> None:
+@pytest.mark.parametrize("name", sorted(nhwc._NAMESPACES))
+def test_a_namespace_is_the_package_of_its_name(name: str) -> None:
+    assert getattr(nhwc, name) is importlib.import_module(f"nhwc.{name}")
+    assert all(getattr(getattr(nhwc, name), each).__doc__ for each in getattr(nhwc, name).__all__)
+
+
+@pytest.mark.parametrize("name", sorted(set(nhwc.__all__) - nhwc._NAMESPACES))
+def test_no_other_public_name_is_also_a_module(name: str) -> None:
     # Importing such a module would replace the name without a word.
     assert not (PACKAGE / name).exists()
     assert not (PACKAGE / f"{name}.py").exists()

@@ -25,6 +25,7 @@ from nhwc.schema import load_ops
 from nhwc.schema.ops import read_row
 
 DTYPES = ("float32", "bfloat16", "float64")
+SPEEDS = ("none", "own", "all")
 _KNOWN_DTYPES = ("float32", "bfloat16", "float64", "float16")
 _COMMAND = [sys.executable, "-P", "-m", "nhwc.api.surveying_child"]
 _START_S = 300.0
@@ -50,7 +51,7 @@ def survey(
     dtypes: Sequence[str] = DTYPES,
     device: torch.device | str = "cpu",
     compiled: bool = False,
-    speed: bool = False,
+    speed: str = "none",
     timeout_s: float | None = None,
     progress: Progress | None = None,
 ) -> OpsReport:
@@ -60,14 +61,15 @@ def survey(
     changes, its random state included. The whole table takes minutes.
 
     filter: only operators with this text in their name or group. dtypes: of "float32", "bfloat16", "float64", "float16".
-    device: where they run. compiled: also through torch.compile, which is slow. speed: also measure channels last
-    against contiguous at a representative shape. timeout_s: seconds that one operator may take; by default two minutes,
+    device: where they run. compiled: also through torch.compile, which is slow. speed: measure channels last
+    against contiguous at a representative shape: of nhwc's "own" samples, which have the sizes of real networks, or of
+    "all", those of torch enlarged where their arguments allow it; "none". timeout_s: seconds that one operator may take; by default two minutes,
     fifteen with ``compiled``. progress: called with (stage, done, total).
 
-    Raises TargetError for an unknown dtype or device, and where nothing has the text in its name.
+    Raises TargetError for an unknown dtype, device or speed, and where nothing has the text in its name.
     """
     place = _device(device)
-    _check(dtypes)
+    _check(dtypes, speed)
     say = progress or quiet
     begun = time.monotonic()
     started = datetime.datetime.now(datetime.UTC).astimezone().isoformat(timespec="seconds")
@@ -120,7 +122,9 @@ def changes(old: Survey, new: Survey) -> tuple[Change, ...]:
     return changes_between(old, new)
 
 
-def _check(dtypes: Sequence[str]) -> None:
+def _check(dtypes: Sequence[str], speed: str) -> None:
+    if speed not in SPEEDS:
+        raise TargetError(f"speed={speed!r} is not known; name one of {', '.join(SPEEDS)}")
     unknown = [each for each in dtypes if each not in _KNOWN_DTYPES]
     if unknown or not dtypes:
         raise TargetError(f"dtypes={list(dtypes)!r}: name some of {', '.join(_KNOWN_DTYPES)}")

@@ -1,11 +1,12 @@
 """``python -m nhwc.api.surveying_child``: the process in which a survey runs the operators.
 
 Questions and answers are those of nhwc.machine.child: {"list": filter} → {"names": [...], "notes": [...]}, and
-{"operator": name, "group": group, "dtypes": [...], "device": ..., "compiled": bool, "speed": bool} → [row, ...].
+{"operator": name, "group": group, "dtypes": [...], "device": ..., "compiled": bool, "speed": "none"|"own"|"all"} → [row, ...].
 """
 
 from __future__ import annotations
 
+import functools
 import sys
 import warnings
 from collections.abc import Callable, Mapping, Sequence
@@ -23,6 +24,7 @@ from nhwc.operators import OperatorRow, Speed
 from nhwc.ops.case import Case, tensors_of
 from nhwc.ops.listing import operators
 from nhwc.ops.probe import Instruments, Operator, probe
+from nhwc.ops.samples import OwnOperator
 from nhwc.recorder.inner import KernelProfiler, marker
 from nhwc.schema.typed import plain
 
@@ -50,9 +52,6 @@ class ProfilerWatch:
 
 class NoWatch(ProfilerWatch):
     """For compiled code, whose operators do not call one another."""
-
-    def mark(self, index: int) -> AbstractContextManager[object]:
-        return super().mark(index)
 
     def copies(self, index: int) -> Sequence[InnerCopy]:
         return []
@@ -130,10 +129,11 @@ class Process:
     def _rows(self, question: Mapping[str, Any]) -> list[OperatorRow]:
         operator = self._known[question["operator"], question["group"]]
         device = question["device"]
+        timed = question["speed"] == "all" or (question["speed"] == "own" and isinstance(operator, OwnOperator))
         rows = []
         for compiled in (False, True) if question["compiled"] else (False,):
             watch = NoWatch if compiled else ProfilerWatch
-            instruments = Instruments(lambda watch=watch: watch(device), race if question["speed"] else None)  # type: ignore[misc]
+            instruments = Instruments(functools.partial(watch, device), race if timed else None)
             for dims in (2, 3):
                 for dtype in question["dtypes"]:
                     row = probe(operator, dims, getattr(torch, dtype), device, instruments, compiled=compiled)

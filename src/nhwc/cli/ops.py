@@ -26,10 +26,14 @@ FilterOption = Annotated[
 OnlyOption = Annotated[str, typer.Option("--only", metavar="problems", help="Only what costs or is wrong.")]
 SortOption = Annotated[str, typer.Option("--sort", metavar="name|worst|forward|backward|speed", help="Order of rows.")]
 DtypeOption = Annotated[
-    str | None, typer.Option("--dtype", metavar="fp32,bf16,...", help="fp32, bf16, fp64, fp16; fp32,bf16,fp64 if left out.")
+    str | None,
+    typer.Option("--dtype", metavar="fp32,bf16,...", help="fp32, bf16, fp64, fp16; fp32,bf16,fp64 if left out."),
 ]
 CompiledOption = Annotated[bool, typer.Option("--compiled", help="Also through torch.compile, which is slow.")]
-SpeedOption = Annotated[bool, typer.Option("--speed", help="Also measure channels last against contiguous.")]
+SpeedOption = Annotated[
+    str,
+    typer.Option("--speed", metavar="own|all", help="Also measure channels last against contiguous, see docs/ops.md."),
+]
 JsonOption = Annotated[bool, typer.Option("--json", help="Print versioned JSON instead of text.")]
 DiffOption = Annotated[
     tuple[Path, Path] | None,
@@ -57,7 +61,7 @@ class _Asked:
     dtypes: tuple[str, ...]
     device: str
     compiled: bool
-    speed: bool
+    speed: str
     threads: int | None
 
 
@@ -69,7 +73,7 @@ def ops(
     sort: SortOption = "name",
     dtype: DtypeOption = None,
     compiled: CompiledOption = False,
-    speed: SpeedOption = False,
+    speed: SpeedOption = "none",
     device: DeviceOption = "cpu",
     threads: ThreadsOption = None,
     json_: JsonOption = False,
@@ -86,6 +90,8 @@ def ops(
     with one_sentence(debug):
         _refuse_mixed(context)
         given = "json" if json_ else None
+        if json_ and output_:
+            raise TargetError("--json is for stdout; leave it out, the ending of -o names its format")
         if diff is not None:
             compare(*diff, output_, given, fail_worse=fail_worse)
             return
@@ -93,14 +99,12 @@ def ops(
         _show(asked, saved, only, sort, output_, given)
 
 
-def _show(
-    asked: _Asked, saved: Path | None, only: str, sort: str, paths: list[Path], given: str | None
-) -> None:
+def _show(asked: _Asked, saved: Path | None, only: str, sort: str, paths: list[Path], given: str | None) -> None:
     from nhwc.report import ops as reports
     from nhwc.report.ops.to_terminal import print_survey
     from nhwc.report.registry import formats
 
-    files = output.plan_files(paths, given if not paths else None, formats("ops"))
+    files = output.plan_files(paths, given, formats("ops"))
     reports.check(only, sort)
 
     from nhwc.api import surveying

@@ -21,7 +21,7 @@ def compare(old: Path, new: Path, paths: Sequence[Path], given: str | None, *, f
     from nhwc.report.terminal import as_string
     from nhwc.schema import load_ops
 
-    files = output.plan_files(paths, given if not paths else None, _FORMATS)
+    files = output.plan_files(paths, given, _FORMATS)
     one, other = load_ops(old), load_ops(new)
     found = changes(one, other)
 

@@ -10,8 +10,8 @@ from typing import Any
 
 import torch
 
-from nhwc.ops.case import Case, has_format, tensors_of
 from nhwc.operators import Handling
+from nhwc.ops.case import Case, has_format, tensors_of
 from nhwc.strides import channels_last_for, strides_for
 
 #: Brackets a direction ("forward", "backward", "expanded") of the run that it belongs to.
@@ -23,15 +23,16 @@ DIRECTIONS = ("forward", "backward", "expanded")
 class Direction:
     """Tensors that one direction wrote, with what became of their format: None where it cannot be told.
 
-    error: what it raised, on one line; nothing was written then.
+    error: what it raised, on one line; nothing was written then. drew: whether it drew random numbers.
     """
 
     tensors: list[torch.Tensor | None] = field(default_factory=list)
     handlings: list[Handling | None] = field(default_factory=list)
     error: str = ""
+    drew: bool = False
 
 
-def attempt(case: Case, *, channels_last: bool, mark: Mark, seed: int = 0) -> dict[str, Direction]:
+def attempt(case: Case, *, channels_last: bool, mark: Mark) -> dict[str, Direction]:
     """Run a case on fresh tensors in one format, forward and where possible backward.
 
     The gradient that enters the backward pass has the format of the inputs; in "expanded" it is one number expanded.
@@ -39,20 +40,30 @@ def attempt(case: Case, *, channels_last: bool, mark: Mark, seed: int = 0) -> di
     ready = case.formatted(channels_last=channels_last)
     found = {"forward": Direction()}
     forward = found["forward"]
-    torch.manual_seed(seed)
+    _seed()
+    before = torch.get_rng_state()
     try:
         with mark("forward"):
             written = ready()
     except Exception as error:  # noqa: BLE001 - whatever an operator raises is what the survey is after
         forward.error = one_line(error)
         return found
-    forward.tensors = list(tensors_of(written))
+    # samples of torch's database seed themselves, which changes the state too
+    forward.drew = not torch.equal(before, torch.get_rng_state())
+    results = list(tensors_of(written))
     ranks = {tensor.dim() for tensor in ready.pictures}
     owned = {_storage(tensor) for tensor in ready.tensors}
-    forward.handlings = [_handling(tensor, ranks, owned) for tensor in forward.tensors if tensor is not None]
-    _backward(ready, [tensor for tensor in tensors_of(written)], found, mark, channels_last=channels_last)
-    forward.tensors = [None if tensor is None else tensor.detach() for tensor in forward.tensors]
+    forward.handlings = [_handling(tensor, ranks, owned) for tensor in results]
+    _backward(ready, results, found, mark, channels_last=channels_last)
+    forward.tensors = [tensor.detach() for tensor in results]
     return found
+
+
+def _seed() -> None:
+    """As torch.manual_seed, which records a traceback for every kind of device that has not started."""
+    torch.default_generator.manual_seed(0)
+    if torch.cuda.is_available():
+        torch.cuda.manual_seed_all(0)
 
 
 def _backward(
@@ -81,10 +92,10 @@ def _backward(
 
 
 def _gradient(output: torch.Tensor, *, channels_last: bool, expanded: bool) -> torch.Tensor:
-    """A gradient for an output: the same numbers in either format."""
+    """A gradient for an output: the same numbers in either format, whose sum does not cancel."""
     if expanded:
         return torch.ones((), dtype=output.dtype, device=output.device).expand(output.shape)
-    numbers = torch.linspace(-1.0, 1.0, max(output.numel(), 1), dtype=torch.float64)[: output.numel()]
+    numbers = torch.linspace(-1.0, 2.0, max(output.numel(), 1), dtype=torch.float64)[: output.numel()]
     values = numbers.to(output.device, output.dtype).reshape(output.shape)
     wanted = channels_last_for(output.dim()) if channels_last else None
     strides = strides_for(output.shape, wanted or "contiguous")

@@ -23,9 +23,10 @@ _LOOKED_AT = 2000
 _MOST_CASES = 16
 _MOST_WIDENED = 4
 _MOST_GROWTH = 8
-#: They answer with memory as it is, so that there are no values to compare.
-UNINITIALISED = frozenset(
-    "empty empty_like empty_permuted empty_strided new_empty new_empty_strided resize_ resize_as_ as_strided".split()
+#: They answer with memory as it is, or read it by strides of their own: their values differ by right.
+NOT_COMPARABLE = frozenset(
+    "empty empty_like empty_permuted empty_strided new_empty new_empty_strided resize_ resize_as_ "
+    "as_strided as_strided_copy as_strided_scatter".split()
 )
 
 
@@ -63,7 +64,7 @@ class DatabaseOperator:
     def __init__(self, info: Any) -> None:
         self._info = info
         self.name = str(info.formatted_name).replace("nn_functional_", "nn.functional.")
-        self.is_initialised = info.name not in UNINITIALISED
+        self.is_comparable = info.name not in NOT_COMPARABLE
 
     def cases(self, dims: int, dtype: torch.dtype, device: str) -> list[Case]:
         """Up to 16 samples for pictures (dims 2) or volumes (dims 3), spread over all that there are."""

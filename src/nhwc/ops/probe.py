@@ -10,12 +10,12 @@ from typing import Any, Protocol
 
 import torch
 
+from nhwc.model import InnerCopy
 from nhwc.operators import Handling, OperatorRow, Pass, Speed, Truth
 from nhwc.ops.attempt import DIRECTIONS, Direction, attempt, without_gradients
 from nhwc.ops.case import Case, in_dtype
 from nhwc.ops.copies import Copied, copied
 from nhwc.ops.values import Agreement, agreement, worst
-from nhwc.model import InnerCopy
 
 _MOST_COMPILED = 2
 
@@ -28,7 +28,7 @@ class Operator(Protocol):
     @property
     def group(self) -> str: ...
     @property
-    def is_initialised(self) -> bool: ...
+    def is_comparable(self) -> bool: ...
     def cases(self, dims: int, dtype: torch.dtype, device: str) -> list[Case]: ...
     def edges(self, cases: Sequence[Case], dims: int) -> Iterator[tuple[str, Case]]: ...
     def large(self, cases: Sequence[Case], dims: int) -> Case | None: ...
@@ -79,7 +79,7 @@ def probe(
         runs = [run for case in cases if (run := _both(case, watch)) is not None]
     if not runs:
         return None
-    judged = worst([_judged(run, compiled=compiled) for run in runs]) if operator.is_initialised else None
+    judged = worst([_judged(run, compiled=compiled) for run in runs]) if operator.is_comparable else None
     passes = {name: _pass(name, runs, watch) for name in DIRECTIONS}
     forward = passes["forward"]
     assert forward is not None
@@ -104,7 +104,7 @@ def probe(
 def _with_edges_and_speed(
     row: OperatorRow, operator: Operator, cases: Sequence[Case], instruments: Instruments
 ) -> OperatorRow:
-    if operator.is_initialised:
+    if operator.is_comparable:
         found = {label: _edge(case) for label, case in operator.edges(cases, row.dims)}
         compared = {label: truth for label, truth in found.items() if truth not in (None, Truth.UNCOMPARED)}
         wrong = tuple(label for label, truth in compared.items() if truth == Truth.WRONG)
@@ -204,7 +204,7 @@ def _judged(run: _Run, *, compiled: bool) -> Agreement:
         if name in run.contiguous and name in run.last and not (run.contiguous[name].error or run.last[name].error)
     ]
     together = worst(found)
-    if together.truth == Truth.WRONG and _is_random(run):
+    if together.truth == Truth.WRONG and run.contiguous["forward"].drew:
         return Agreement(Truth.RANDOM)
     return together
 
@@ -215,14 +215,6 @@ def _reference(case: Case) -> dict[str, list[torch.Tensor | None]] | None:
     if wide["forward"].error:
         return None
     return {name: direction.tensors for name, direction in wide.items() if not direction.error}
-
-
-def _is_random(run: _Run) -> bool:
-    """Whether contiguous inputs give other values with another seed."""
-    other = attempt(run.case, channels_last=False, mark=_unmarked, seed=1)
-    if other["forward"].error:
-        return False
-    return agreement(run.contiguous["forward"].tensors, other["forward"].tensors, None).truth == Truth.WRONG
 
 
 def _edge(case: Case) -> Truth | None:
@@ -242,5 +234,5 @@ def _unmarked(_direction: str) -> AbstractContextManager[object]:
 
 def _compiled(run: Callable[..., Any]) -> Callable[..., Any]:
     torch._dynamo.reset()
-    compiled: Callable[..., Any] = torch.compile(lambda *given, **named: run(*given, **named), dynamic=False)
+    compiled: Callable[..., Any] = torch.compile(run, dynamic=False)
     return compiled

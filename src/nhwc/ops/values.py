@@ -11,6 +11,7 @@ from nhwc.operators import Truth
 
 _FACTOR = 4.0  # how many times the contiguous error channels last may have: sums run in another order
 _FLOOR = 16.0  # roundings of the dtype that are always allowed
+_LEAST_SCALE = 0.1  # inputs are about 1: what should be 0 is not judged by the rounding errors that it consists of
 
 
 @dataclass(frozen=True)
@@ -57,6 +58,9 @@ def _of_one(first: torch.Tensor | None, second: torch.Tensor | None, exact: torc
         return Agreement(Truth.WRONG)
     if first.layout != torch.strided or second.layout != torch.strided:
         return Agreement(Truth.UNCOMPARED)
+    if first.is_complex():
+        first, second = (_as_real(each) for each in (first, second))
+        exact = _as_real(exact) if exact is not None and exact.is_complex() else None
     if not first.is_floating_point():
         return Agreement(Truth.RIGHT if torch.equal(first, second) else Truth.WRONG)
     if first.numel() == 0:
@@ -65,6 +69,10 @@ def _of_one(first: torch.Tensor | None, second: torch.Tensor | None, exact: torc
         exact = first
     error, limit, its_own = _errors(first, second, exact)
     return Agreement(Truth.RIGHT if error <= limit else Truth.WRONG, error, its_own)
+
+
+def _as_real(tensor: torch.Tensor) -> torch.Tensor:
+    return torch.view_as_real(tensor.resolve_conj())
 
 
 def _errors(first: torch.Tensor, second: torch.Tensor, exact: torch.Tensor) -> tuple[float, float, float]:
@@ -76,7 +84,7 @@ def _errors(first: torch.Tensor, second: torch.Tensor, exact: torch.Tensor) -> t
     finite = a.isfinite() & truth.isfinite()
     if not bool(finite.any()):
         return 0.0, 0.0, 0.0
-    scale = float(truth[finite].abs().max()) or 1.0
+    scale = max(float(truth[finite].abs().max()), _LEAST_SCALE)
     error = float((b - truth)[finite].abs().max()) / scale
     its_own = float((a - truth)[finite].abs().max()) / scale
     return error, _FACTOR * its_own + _FLOOR * torch.finfo(first.dtype).eps, its_own

@@ -25,7 +25,8 @@ def shuffle_by_reshape(draw: Draw, shape: Shape) -> Case:
     groups = 2 if shape[1] % 2 == 0 else 1
 
     def run(x: torch.Tensor) -> torch.Tensor:
-        return x.unflatten(1, (groups, -1)).transpose(1, 2).flatten(1, 2)
+        n, channels, *space = x.shape
+        return x.reshape(n, groups, channels // groups, *space).transpose(1, 2).flatten(1, 2)
 
     return Case(run, (draw.normal(*shape),))
 

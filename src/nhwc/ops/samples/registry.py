@@ -60,7 +60,7 @@ class OwnOperator:
     group: str
     make: Make
     ranks: tuple[int, ...]
-    is_initialised: bool = True
+    is_comparable: bool = True
 
     def cases(self, dims: int, dtype: torch.dtype, device: str) -> list[Case]:
         """The sample on a batch and on a single picture or volume; none where it does not take this rank or dtype."""

@@ -9,7 +9,7 @@ from nhwc.report.formatting import plural
 from nhwc.timing import Verdict
 
 if TYPE_CHECKING:
-    from nhwc.operators import OperatorRow, Survey
+    from nhwc.operators import Survey
 
 
 def headline(survey: Survey) -> str:
