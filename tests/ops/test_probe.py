@@ -145,6 +145,13 @@ def test_wrong_values_for_one_shape_alone_are_named() -> None:
 def test_random_numbers_are_not_called_wrong() -> None:
     assert looked_at(lambda x: torch.nn.functional.dropout(x, 0.5)).truth == Truth.RANDOM
 
+    def seeded(x: torch.Tensor) -> torch.Tensor:
+        with torch.random.fork_rng():
+            torch.manual_seed(42)
+            return torch.nn.functional.dropout(x, 0.5)
+
+    assert looked_at(seeded).truth == Truth.RANDOM
+
 
 def test_memory_that_is_not_initialised_is_not_compared() -> None:
     row = looked_at(torch.empty_like, is_comparable=False)

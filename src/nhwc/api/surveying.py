@@ -55,16 +55,18 @@ def survey(
     timeout_s: float | None = None,
     progress: Progress | None = None,
 ) -> OpsReport:
-    """What every operator of the installed torch and torchvision that takes a picture or volume does with channels last.
+    """What every operator of the installed torch and torchvision that takes a picture does with channels last.
 
     Operators run in a child process: one that crashes or hangs is named in the table, and nothing in this process
     changes, its random state included. The whole table takes minutes.
 
-    filter: only operators with this text in their name or group. dtypes: of "float32", "bfloat16", "float64", "float16".
+    filter: only operators with this text in their name or group.
+    dtypes: some of "float32", "bfloat16", "float64", "float16".
     device: where they run. compiled: also through torch.compile, which is slow. speed: measure channels last
     against contiguous at a representative shape: of nhwc's "own" samples, which have the sizes of real networks, or of
-    "all", those of torch enlarged where their arguments allow it; "none". timeout_s: seconds that one operator may take; by default two minutes,
-    fifteen with ``compiled``. progress: called with (stage, done, total).
+    "all", those of torch enlarged where their arguments allow it; "none".
+    timeout_s: seconds that one operator may take; by default two minutes, fifteen with ``compiled``.
+    progress: called with (stage, done, total).
 
     Raises TargetError for an unknown dtype, device or speed, and where nothing has the text in its name.
     """
@@ -148,7 +150,7 @@ class _Workers:
         self._child: Child | None = None
 
     def ask(self, question: Mapping[str, Any], timeout_s: float | None = None) -> Any:
-        """The answer. Raises ChildError where the child dies, hangs or raises; the next question gets a new one then."""
+        """The answer. Raises ChildError where the child dies, hangs or raises; the next question gets a new child."""
         fresh = self._child is None
         if self._child is None:
             self._child = Child("the process of the operators", _COMMAND, environ_for_python(os.environ))

@@ -1,7 +1,8 @@
 """``python -m nhwc.api.surveying_child``: the process in which a survey runs the operators.
 
 Questions and answers are those of nhwc.machine.child: {"list": filter} → {"names": [...], "notes": [...]}, and
-{"operator": name, "group": group, "dtypes": [...], "device": ..., "compiled": bool, "speed": "none"|"own"|"all"} → [row, ...].
+{"operator": name, "group": group, "dtypes": [...], "device": ..., "compiled": bool, "speed": "none"|"own"|"all"}
+→ [row, ...].
 """
 
 from __future__ import annotations
@@ -53,7 +54,7 @@ class ProfilerWatch:
 class NoWatch(ProfilerWatch):
     """For compiled code, whose operators do not call one another."""
 
-    def copies(self, index: int) -> Sequence[InnerCopy]:
+    def copies(self, index: int) -> Sequence[InnerCopy]:  # noqa: ARG002 - what it overrides looks there
         return []
 
 

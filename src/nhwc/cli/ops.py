@@ -1,4 +1,4 @@
-"""``nhwc ops``: which operators of the installed torch keep channels last, and what changed between two torch builds."""
+"""``nhwc ops``: which operators of the installed torch keep channels last, and what changed between two builds."""
 
 from __future__ import annotations
 

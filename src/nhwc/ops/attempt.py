@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from typing import Any
+from unittest import mock
 
 import torch
 
@@ -43,13 +44,13 @@ def attempt(case: Case, *, channels_last: bool, mark: Mark) -> dict[str, Directi
     _seed()
     before = torch.get_rng_state()
     try:
-        with mark("forward"):
+        with mock.patch.object(torch, "manual_seed", wraps=torch.manual_seed) as seeded, mark("forward"):
             written = ready()
     except Exception as error:  # noqa: BLE001 - whatever an operator raises is what the survey is after
         forward.error = one_line(error)
         return found
-    # samples of torch's database seed themselves, which changes the state too
-    forward.drew = not torch.equal(before, torch.get_rng_state())
+    # random operators of torch's database seed themselves, and put the state back afterwards
+    forward.drew = seeded.called or not torch.equal(before, torch.get_rng_state())
     results = list(tensors_of(written))
     ranks = {tensor.dim() for tensor in ready.pictures}
     owned = {_storage(tensor) for tensor in ready.tensors}
@@ -79,7 +80,9 @@ def _backward(
         result = found[direction] = Direction()
         try:
             with mark(direction):
-                gradients = torch.autograd.grad(outputs, inputs, arriving, retain_graph=True, allow_unused=True)
+                gradients: Sequence[torch.Tensor | None] = torch.autograd.grad(
+                    outputs, inputs, arriving, retain_graph=True, allow_unused=True
+                )
         except Exception as error:  # noqa: BLE001 - as above
             result.error = one_line(error)
             continue

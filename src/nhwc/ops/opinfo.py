@@ -2,8 +2,8 @@
 
 Private interface, read from torch 2.11 to 2.14: ``torch.testing._internal.common_methods_invocations.op_db``, a list of
 OpInfo (``formatted_name``, ``op``, ``supports_dtype``, ``supports_autograd``, ``sample_inputs``), and the samples'
-``input``, ``args``, ``kwargs``. It needs the package expecttest. Importing it changes settings of torch: it is for child
-processes only. ``missing()`` says why it is not there.
+``input``, ``args``, ``kwargs``. It needs the package expecttest. Importing it changes settings of torch: it is for
+child processes only. ``missing()`` says why it is not there.
 """
 
 from __future__ import annotations

@@ -16,7 +16,7 @@ _LEAST_SCALE = 0.1  # inputs are about 1: what should be 0 is not judged by the 
 
 @dataclass(frozen=True)
 class Agreement:
-    """truth, and the largest errors of channels last and of contiguous, as shares of the largest value; None unknown."""
+    """truth, and the largest errors of channels last and of contiguous, as shares of the largest value, where known."""
 
     truth: Truth
     error: float | None = None

@@ -1,7 +1,7 @@
 """Reports of what was found in a trace: a terminal table, versioned JSON, one self-contained HTML page.
 
-Measurements have reports of their own, in ``bench`` and ``suite``, verifications in ``verification``, surveys of operators
-in ``ops``.
+Measurements have reports of their own, in ``bench`` and ``suite``, verifications in ``verification``, operator
+tables in ``ops``.
 
 A new format is one file here that registers its function, and a line below.
 """

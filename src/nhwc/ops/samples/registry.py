@@ -19,7 +19,7 @@ GROUPS = ("operator", "torchvision", "module", "idiom")
 
 @dataclass(frozen=True)
 class Draw:
-    """Makes the tensors of a sample, the same ones every time. Float tensors require gradients unless said otherwise."""
+    """Makes the tensors of a sample, the same ones every time. Float tensors require gradients unless told not to."""
 
     dtype: torch.dtype
     device: str

@@ -35,8 +35,8 @@ def sentences(survey: Survey) -> list[str]:
         slower = _count(survey, lambda row: row.speed is not None and row.speed.verdict == Verdict.SLOWER)
         faster = _count(survey, lambda row: row.speed is not None and row.speed.verdict == Verdict.FASTER)
         found.append(
-            f"of {plural(measured, 'operator')} whose forward pass was measured {slower} are slower in channels last and "
-            f"{faster} faster, in some dtype or rank"
+            f"of {plural(measured, 'operator')} whose forward pass was measured {slower} are slower in channels last "
+            f"and {faster} faster, in some dtype or rank"
         )
     if survey.failures:
         found.append(f"{plural(len(survey.failures), 'operator')} could not be surveyed")
