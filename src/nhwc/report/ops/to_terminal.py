@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from rich.table import Table
 
 from nhwc.operators import Handling, Truth
+from nhwc.report.bench.numbers import ratio_text
 from nhwc.report.formatting import plural, visible
 from nhwc.report.ops.changes import Kind
 from nhwc.report.ops.rows import handling_text, lines, speed_text, values_text, why_text
@@ -37,6 +38,7 @@ _STYLES = {
 _SPEED_STYLES = {Verdict.FASTER: "green", Verdict.SLOWER: "red"}
 _KIND_STYLES = {Kind.WORSE: "red", Kind.GONE: "yellow", Kind.BETTER: "green", Kind.NEW: "dim"}
 _FEW = 40
+_NAME, _WIDE = 16, 110  # columns: the least for a name, and from where on intervals have a place
 
 
 def print_survey(survey: Survey, console: Console) -> None:
@@ -108,7 +110,7 @@ class _Page(Paper):
         titles += ["values", *(["speed forward", "and backward"] if timed else [])]
         table = Table(box=None, padding=(0, 1, 0, 0), header_style="dim", pad_edge=False)
         for place, title in enumerate(titles):
-            table.add_column(title, overflow="fold", no_wrap=place > 0, ratio=1 if place == 0 else None)
+            table.add_column(title, overflow="fold", min_width=_NAME if place == 0 else None)
         for line in shown:
             row = line.first
             cells = [self.text(visible(row.name)), self.text(f"{row.dims}-D"), self.text(line.dtypes)]
@@ -123,4 +125,5 @@ class _Page(Paper):
         return self.text(handling_text(found), "dim" if found is None else _STYLES[found.handling])
 
     def speed(self, speed: Speed | None) -> Text:
-        return self.text(speed_text(speed), "dim" if speed is None else _SPEED_STYLES.get(speed.verdict, ""))
+        told = speed_text(speed) if self.width >= _WIDE or speed is None else ratio_text(speed.ratio)
+        return self.text(told, "dim" if speed is None else _SPEED_STYLES.get(speed.verdict, ""))
