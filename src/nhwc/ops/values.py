@@ -9,8 +9,9 @@ import torch
 
 from nhwc.operators import Truth
 
-_FACTOR = 4.0  # how many times the contiguous error channels last may have: sums run in another order
-_FLOOR = 16.0  # roundings of the dtype that are always allowed
+_FACTOR = 8.0  # how many times the contiguous error channels last may have, as in verify: sums run in another order
+_FLOOR = 64.0  # roundings of the dtype that are always allowed
+_MOST = 0.1  # and the largest share of the value that these may come to
 _LEAST_SCALE = 0.1  # inputs are about 1: what should be 0 is not judged by the rounding errors that it consists of
 
 
@@ -87,4 +88,4 @@ def _errors(first: torch.Tensor, second: torch.Tensor, exact: torch.Tensor) -> t
     scale = max(float(truth[finite].abs().max()), _LEAST_SCALE)
     error = float((b - truth)[finite].abs().max()) / scale
     its_own = float((a - truth)[finite].abs().max()) / scale
-    return error, _FACTOR * its_own + _FLOOR * torch.finfo(first.dtype).eps, its_own
+    return error, _FACTOR * its_own + min(_FLOOR * torch.finfo(first.dtype).eps, _MOST), its_own

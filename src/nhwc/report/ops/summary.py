@@ -29,7 +29,10 @@ def sentences(survey: Survey) -> list[str]:
     found = []
     wrong = _count(survey, lambda row: row.truth == Truth.WRONG or bool(row.wrong_edges))
     if wrong:
-        found.append(f"{plural(wrong, 'operator')} give other values than for contiguous inputs")
+        verb = "gives" if wrong == 1 else "give"
+        found.append(
+            f"{plural(wrong, 'operator')} {verb} other values than for contiguous inputs, in some dtype or rank"
+        )
     measured = _count(survey, lambda row: row.speed is not None)
     if measured:
         slower = _count(survey, lambda row: row.speed is not None and row.speed.verdict == Verdict.SLOWER)

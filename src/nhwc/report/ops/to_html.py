@@ -73,7 +73,7 @@ def _row(line: Line) -> dict[str, Any]:
         "dtypes": line.dtypes,
         "mode": row.mode,
         "passes": [_pass(each) for each in (row.forward, row.backward, row.expanded)],
-        "values": values_text(row),
+        "judged": values_text(row),
         "wrong": row.truth == Truth.WRONG or bool(row.wrong_edges),
         "speeds": [_speed(each) for each in (row.speed, row.training_speed)],
         "problem": any(each.is_problem for each in line.rows),
