@@ -187,7 +187,8 @@ def main() -> None:
     publish(
         {
             "claim": "each kernel in channels last is at least as fast as the original in contiguous format, by 1.5 "
-            "times in the geometric mean; memory-bound ones within 1.5 times of the floor; conversions within 1.25 clones",
+            "times in the geometric mean; memory-bound ones within 1.5 times of the floor; conversions within 1.25 "
+            "clones",
             "geometric_mean": round(math.exp(sum(map(math.log, ratios)) / len(ratios)), 3),
             "slower": [f"{row['case']}, {row['pass']}" for row in rows if row["ratio"][2] < 1.0],
             "results": rows,

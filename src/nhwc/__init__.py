@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from nhwc import kernels as kernels
+    from nhwc import ops as ops
     from nhwc.api import (
         AuditReport,
         BenchReport,
@@ -79,6 +80,7 @@ __all__ = [
     "load_bench",
     "load_report",
     "load_verification",
+    "ops",
     "record",
     "restore",
     "strides_for",
@@ -121,7 +123,7 @@ _HOME_OF = {name: module for module, names in _NAMES_IN.items() for name in name
 
 
 #: Packages that are used by their own names: nhwc.kernels.use().
-_NAMESPACES = frozenset({"kernels"})
+_NAMESPACES = frozenset({"kernels", "ops"})
 
 
 def __getattr__(name: str) -> object:

@@ -11,6 +11,7 @@ from nhwc.cli.audit import audit
 from nhwc.cli.bench import bench
 from nhwc.cli.doctor import doctor
 from nhwc.cli.exits import ExitCode, say
+from nhwc.cli.ops import ops
 from nhwc.cli.verify import verify
 
 # The root of what typer raises on a command line that makes no sense: its own, or click's before typer carried one.
@@ -43,6 +44,7 @@ app = typer.Typer(
 app.command()(audit)
 app.command()(bench)
 app.command()(doctor)
+app.command()(ops)
 app.command()(verify)
 
 

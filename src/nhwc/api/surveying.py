@@ -1,0 +1,174 @@
+"""The verb survey: the operators of the installed torch, run in child processes, and the report of it."""
+
+from __future__ import annotations
+
+import datetime
+import os
+import sys
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, fields
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from nhwc.api.progress import Progress, quiet
+from nhwc.api.showing import Showing
+from nhwc.errors import TargetError
+from nhwc.machine import ChildError, conditions
+from nhwc.machine.child import Child, environ_for_python
+from nhwc.operators import Failure, OperatorRow, Survey
+from nhwc.report.ops.changes import Change
+from nhwc.report.ops.changes import changes as changes_between
+from nhwc.schema import load_ops
+from nhwc.schema.ops import read_row
+
+DTYPES = ("float32", "bfloat16", "float64")
+SPEEDS = ("none", "own", "all")
+_KNOWN_DTYPES = ("float32", "bfloat16", "float64", "float16")
+_COMMAND = [sys.executable, "-P", "-m", "nhwc.api.surveying_child"]
+_START_S = 300.0
+_PROBE_S = 120.0
+_COMPILED_S = 900.0
+
+
+@dataclass(frozen=True, repr=False)
+class OpsReport(Showing, Survey):
+    """A table of operators that shows itself: in a terminal and in a file (.html, .json or .txt)."""
+
+    _kind = "ops"
+
+    def __repr__(self) -> str:
+        return (
+            f"<{type(self).__name__} of torch {self.torch}: {len(self.rows)} rows, {len(self.problems)} with problems>"
+        )
+
+
+def survey(
+    filter: str = "",  # noqa: A002 the public word for it
+    *,
+    dtypes: Sequence[str] = DTYPES,
+    device: torch.device | str = "cpu",
+    compiled: bool = False,
+    speed: str = "none",
+    timeout_s: float | None = None,
+    progress: Progress | None = None,
+) -> OpsReport:
+    """What every operator of the installed torch and torchvision that takes a picture does with channels last.
+
+    Operators run in a child process: one that crashes or hangs is named in the table, and nothing in this process
+    changes, its random state included. The whole table takes minutes.
+
+    filter: only operators with this text in their name or group.
+    dtypes: some of "float32", "bfloat16", "float64", "float16".
+    device: where they run. compiled: also through torch.compile, which is slow. speed: measure channels last
+    against contiguous at a representative shape: of nhwc's "own" samples, which have the sizes of real networks, or of
+    "all", those of torch enlarged where their arguments allow it; "none".
+    timeout_s: seconds that one operator may take; by default two minutes, fifteen with ``compiled``.
+    progress: called with (stage, done, total).
+
+    Raises TargetError for an unknown dtype, device or speed, and where nothing has the text in its name.
+    """
+    place = _device(device)
+    _check(dtypes, speed)
+    say = progress or quiet
+    begun = time.monotonic()
+    started = datetime.datetime.now(datetime.UTC).astimezone().isoformat(timespec="seconds")
+    question = {"dtypes": list(dtypes), "device": place, "compiled": compiled, "speed": speed}
+    say("listing operators", 0, 1)
+    with _Workers(timeout_s or (_COMPILED_S if compiled else _PROBE_S)) as workers:
+        listed = workers.ask({"list": filter}, _START_S)
+        names: list[list[str]] = listed["names"]
+        if not names:
+            raise TargetError(f"no operator has {filter!r} in its name; leave the filter out to see all")
+        rows: list[OperatorRow] = []
+        failures: list[Failure] = []
+        for done, (name, group) in enumerate(names):
+            say(name, done, len(names))
+            try:
+                answer = workers.ask({**question, "operator": name, "group": group})
+            except ChildError as error:
+                failures.append(Failure(name, str(error)))
+                continue
+            rows += [read_row(each) for each in answer]
+        say("done", len(names), len(names))
+    return OpsReport(
+        conditions(place),
+        tuple(rows),
+        tuple(failures),
+        tuple(dtypes),
+        ("eager", "compiled") if compiled else ("eager",),
+        filter,
+        tuple(listed["notes"]),
+        time.monotonic() - begun,
+        started,
+    )
+
+
+def load(source: Mapping[str, Any] | str | Path) -> OpsReport:
+    """The table saved as JSON in a file (a path), a text or a dictionary; equal to the one that was saved.
+
+    Raises SchemaError where it is not ours, is damaged, or comes from a newer nhwc.
+    """
+    return of(load_ops(source))
+
+
+def of(found: Survey) -> OpsReport:
+    """A survey that shows itself."""
+    return OpsReport(**{field.name: getattr(found, field.name) for field in fields(Survey)})
+
+
+def changes(old: Survey, new: Survey) -> tuple[Change, ...]:
+    """What differs between two surveys, the worst first: operators that came, went, or handle the format otherwise."""
+    return changes_between(old, new)
+
+
+def _check(dtypes: Sequence[str], speed: str) -> None:
+    if speed not in SPEEDS:
+        raise TargetError(f"speed={speed!r} is not known; name one of {', '.join(SPEEDS)}")
+    unknown = [each for each in dtypes if each not in _KNOWN_DTYPES]
+    if unknown or not dtypes:
+        raise TargetError(f"dtypes={list(dtypes)!r}: name some of {', '.join(_KNOWN_DTYPES)}")
+
+
+def _device(device: torch.device | str) -> str:
+    try:
+        place = torch.device(device)
+        torch.empty(1, device=place)
+    except (RuntimeError, AssertionError) as error:
+        reason = " ".join(str(error).split())[:200]
+        raise TargetError(f"there is no device {str(device)!r} here ({reason}); leave it out for the CPU") from error
+    return str(place)
+
+
+class _Workers:
+    """A child that answers, and another one after it where it died or hung."""
+
+    def __init__(self, timeout_s: float) -> None:
+        self._timeout_s = timeout_s
+        self._child: Child | None = None
+
+    def ask(self, question: Mapping[str, Any], timeout_s: float | None = None) -> Any:
+        """The answer. Raises ChildError where the child dies, hangs or raises; the next question gets a new child."""
+        fresh = self._child is None
+        if self._child is None:
+            self._child = Child("the process of the operators", _COMMAND, environ_for_python(os.environ))
+        asked = {**question, "threads": torch.get_num_threads()} if fresh else question
+        limit_s = timeout_s or self._timeout_s + (_START_S if fresh else 0.0)
+        try:
+            return self._child.ask(asked, limit_s)
+        except ChildError:
+            self.close()
+            raise
+
+    def close(self) -> None:
+        if self._child is not None:
+            self._child.close()
+            self._child = None
+
+    def __enter__(self) -> _Workers:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()

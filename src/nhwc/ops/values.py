@@ -1,0 +1,91 @@
+"""Whether the values of two runs agree, judged by the error that contiguous inputs have against float64."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import torch
+
+from nhwc.operators import Truth
+
+_FACTOR = 8.0  # how many times the contiguous error channels last may have, as in verify: sums run in another order
+_FLOOR = 64.0  # roundings of the dtype that are always allowed
+_MOST = 0.1  # and the largest share of the value that these may come to
+_LEAST_SCALE = 0.1  # inputs are about 1: what should be 0 is not judged by the rounding errors that it consists of
+
+
+@dataclass(frozen=True)
+class Agreement:
+    """truth, and the largest errors of channels last and of contiguous, as shares of the largest value, where known."""
+
+    truth: Truth
+    error: float | None = None
+    contiguous_error: float | None = None
+
+
+Tensors = Sequence[torch.Tensor | None]
+
+
+def agreement(contiguous: Tensors, channels_last: Tensors, reference: Tensors | None) -> Agreement:
+    """How the results for channels last stand, against float64 where there is a reference, else against contiguous."""
+    if len(contiguous) != len(channels_last) or not contiguous:
+        return Agreement(Truth.WRONG if contiguous else Truth.UNCOMPARED)
+    known = reference if reference is not None and len(reference) == len(contiguous) else [None] * len(contiguous)
+    found = [
+        _of_one(first, second, exact)
+        for first, second, exact in zip(contiguous, channels_last, known, strict=True)
+        if first is not None or second is not None
+    ]
+    return worst(found)
+
+
+def worst(found: Sequence[Agreement]) -> Agreement:
+    """The agreement of several together: wrong where one is wrong, and the largest errors."""
+    if not found:
+        return Agreement(Truth.UNCOMPARED)
+    order = (Truth.UNCOMPARED, Truth.RIGHT, Truth.RANDOM, Truth.WRONG)
+    errors = [each for each in found if each.error is not None]
+    largest = max(errors, key=lambda each: each.error or 0.0, default=None)
+    return Agreement(
+        max((each.truth for each in found), key=order.index),
+        None if largest is None else largest.error,
+        None if largest is None else largest.contiguous_error,
+    )
+
+
+def _of_one(first: torch.Tensor | None, second: torch.Tensor | None, exact: torch.Tensor | None) -> Agreement:
+    if first is None or second is None or first.shape != second.shape or first.dtype != second.dtype:
+        return Agreement(Truth.WRONG)
+    if first.layout != torch.strided or second.layout != torch.strided:
+        return Agreement(Truth.UNCOMPARED)
+    if first.is_complex():
+        first, second = (_as_real(each) for each in (first, second))
+        exact = _as_real(exact) if exact is not None and exact.is_complex() else None
+    if not first.is_floating_point():
+        return Agreement(Truth.RIGHT if torch.equal(first, second) else Truth.WRONG)
+    if first.numel() == 0:
+        return Agreement(Truth.RIGHT)
+    if exact is None or exact.shape != first.shape or not exact.is_floating_point():
+        exact = first
+    error, limit, its_own = _errors(first, second, exact)
+    return Agreement(Truth.RIGHT if error <= limit else Truth.WRONG, error, its_own)
+
+
+def _as_real(tensor: torch.Tensor) -> torch.Tensor:
+    return torch.view_as_real(tensor.resolve_conj())
+
+
+def _errors(first: torch.Tensor, second: torch.Tensor, exact: torch.Tensor) -> tuple[float, float, float]:
+    """(error of channels last, the largest allowed, error of contiguous), as shares of the largest value."""
+    wide = torch.float64
+    a, b, truth = first.to(wide), second.to(wide), exact.to(wide)
+    if not torch.equal(a.isfinite(), b.isfinite()) or not torch.equal(a.isnan(), b.isnan()):
+        return float("inf"), 0.0, 0.0
+    finite = a.isfinite() & truth.isfinite()
+    if not bool(finite.any()):
+        return 0.0, 0.0, 0.0
+    scale = max(float(truth[finite].abs().max()), _LEAST_SCALE)
+    error = float((b - truth)[finite].abs().max()) / scale
+    its_own = float((a - truth)[finite].abs().max()) / scale
+    return error, _FACTOR * its_own + min(_FLOOR * torch.finfo(first.dtype).eps, _MOST), its_own

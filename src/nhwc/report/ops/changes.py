@@ -1,0 +1,99 @@
+"""What changed from one survey to another: the check to run before an upgrade of torch."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import TYPE_CHECKING, Any
+
+from nhwc.operators import Truth
+from nhwc.report.bench.numbers import interval_text, ratio_text
+from nhwc.schema.typed import plain
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from nhwc.operators import OperatorRow, Survey
+
+
+class Kind(StrEnum):
+    """The sort of a change, the worst first."""
+
+    WORSE = "worse"
+    GONE = "gone"
+    BETTER = "better"
+    NEW = "new"
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """One difference. what: the column; before, after: its texts, empty where the row was not there."""
+
+    kind: Kind
+    name: str
+    group: str
+    dims: int
+    dtype: str
+    device: str
+    mode: str
+    what: str
+    before: str
+    after: str
+
+
+def changes(old: Survey, new: Survey) -> tuple[Change, ...]:
+    """Every difference, the worst first. A speed counts where the two intervals do not meet."""
+    first = {row.key: row for row in old.rows}
+    second = {row.key: row for row in new.rows}
+    found = [_came_or_went(Kind.GONE, row) for key, row in first.items() if key not in second]
+    found += [_came_or_went(Kind.NEW, row) for key, row in second.items() if key not in first]
+    for key, row in second.items():
+        if key in first:
+            found += _between(first[key], row)
+    order = list(Kind)
+    return tuple(sorted(found, key=lambda change: order.index(change.kind)))
+
+
+def as_document(found: Sequence[Change], old: Survey, new: Survey) -> dict[str, Any]:
+    """Changes as JSON-able data, with the versions that they lie between."""
+    versions = {name: dict(each.conditions.versions) for name, each in (("old", old), ("new", new))}
+    return {"format": "nhwc-ops-changes", "version": 1, **versions, "changes": plain(tuple(found))}
+
+
+def _came_or_went(kind: Kind, row: OperatorRow) -> Change:
+    text = row.worst.value
+    return Change(kind, *row.key, "operator", *(("", text) if kind is Kind.NEW else (text, "")))
+
+
+def _between(old: OperatorRow, new: OperatorRow) -> Iterator[Change]:
+    before, after = dict(old.passes), dict(new.passes)
+    for name in dict.fromkeys((*before, *after)):
+        one, other = before.get(name), after.get(name)
+        if one is None or other is None:
+            kind = Kind.NEW if one is None else Kind.GONE
+            texts = ("", other.handling.value) if other is not None else ((one.handling.value if one else ""), "")
+            yield Change(kind, *new.key, name, *texts)
+        elif one.handling != other.handling:
+            kind = Kind.WORSE if other.handling.rank > one.handling.rank else Kind.BETTER
+            yield Change(kind, *new.key, name, one.handling.value, other.handling.value)
+    if old.truth != new.truth and Truth.WRONG in (old.truth, new.truth):
+        kind = Kind.WORSE if new.truth == Truth.WRONG else Kind.BETTER
+        yield Change(kind, *new.key, "values", old.truth.value, new.truth.value)
+    for edge in dict.fromkeys((*old.wrong_edges, *new.wrong_edges)):
+        if (edge in old.wrong_edges) != (edge in new.wrong_edges):
+            kind = Kind.WORSE if edge in new.wrong_edges else Kind.BETTER
+            yield Change(kind, *new.key, f"values, {edge}", *(("right", "wrong")[:: 1 if kind is Kind.WORSE else -1]))
+    yield from _speeds(old, new)
+
+
+def _speeds(old: OperatorRow, new: OperatorRow) -> Iterator[Change]:
+    before = dict(old.speeds)
+    for name, speed in new.speeds:
+        known = before.get(name)
+        if known is None or known.shape != speed.shape:
+            continue
+        one, other = known.ratio, speed.ratio
+        if other.high < one.low or other.low > one.high:
+            kind = Kind.WORSE if other.high < one.low else Kind.BETTER
+            texts = [f"{ratio_text(each)} ({interval_text(each)})" for each in (one, other)]
+            yield Change(kind, *new.key, f"speed, {name}", *texts)

@@ -1,0 +1,117 @@
+"""The rows of a table as text: dtypes that agree share a line; filtered and sorted as asked."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+from nhwc.errors import RegistryError
+from nhwc.operators import Truth
+from nhwc.report.bench.numbers import interval_text, ratio_text
+from nhwc.report.formatting import NOTHING, bytes_text, visible
+
+if TYPE_CHECKING:
+    from nhwc.operators import OperatorRow, Pass, Speed, Survey
+
+_SHORT = {"float32": "fp32", "bfloat16": "bf16", "float64": "fp64", "float16": "fp16"}
+
+#: How rows can be sorted: the name of an order → its key.
+SORTS: dict[str, Callable[[OperatorRow], tuple[object, ...]]] = {
+    "name": lambda row: (row.name.lower(), row.dims, row.mode),
+    "worst": lambda row: (-int(row.truth == Truth.WRONG), -row.worst.rank, row.name.lower(), row.dims, row.mode),
+    "forward": lambda row: (-row.forward.handling.rank, row.name.lower(), row.dims, row.mode),
+    "backward": lambda row: (-(row.backward.handling.rank if row.backward else -1), row.name.lower(), row.dims),
+    "speed": lambda row: (row.speed.ratio.estimate if row.speed else float("inf"), row.name.lower(), row.dims),
+}
+
+
+@dataclass(frozen=True)
+class Line:
+    """One line: rows that differ in their dtype alone. The first of them stands for all."""
+
+    rows: tuple[OperatorRow, ...]
+
+    @property
+    def first(self) -> OperatorRow:
+        return self.rows[0]
+
+    @property
+    def dtypes(self) -> str:
+        return " ".join(short_dtype(row.dtype) for row in self.rows)
+
+    @property
+    def values(self) -> str:
+        return values_text(self.first)
+
+
+def chosen(survey: Survey, filter_: str = "", only: str = "", sort: str = "name") -> Survey:
+    """The survey with the rows that were asked for, in the order that was asked for.
+
+    filter_: text in the name or group. only: "problems" or "". Raises RegistryError for an unknown word.
+    """
+    check(only, sort)
+    wanted = filter_.lower()
+    rows = [row for row in survey.rows if wanted in row.name.lower() or wanted in row.group]
+    rows = [row for row in rows if not only or row.is_problem]
+    return replace(survey, rows=tuple(sorted(rows, key=SORTS[sort])))
+
+
+def check(only: str, sort: str) -> None:
+    """Raise RegistryError for a word that ``chosen`` does not know."""
+    if sort not in SORTS:
+        raise RegistryError(f"there is no order {sort!r}; the orders are {', '.join(SORTS)}")
+    if only not in ("", "problems"):
+        raise RegistryError(f"only {only!r} is not known; write problems, or leave it out for all")
+
+
+def lines(rows: Sequence[OperatorRow]) -> list[Line]:
+    """Rows side by side that show the same but for their dtype, as one line each."""
+    groups = itertools.groupby(rows, key=_looks)
+    return [Line(tuple(group)) for _, group in groups]
+
+
+def short_dtype(dtype: str) -> str:
+    """
+    >>> short_dtype("bfloat16")
+    'bf16'
+    """
+    return _SHORT.get(dtype, dtype)
+
+
+def handling_text(found: Pass | None) -> str:
+    """What a direction does with the format, in one or two words."""
+    return NOTHING if found is None else found.handling.value
+
+
+def values_text(row: OperatorRow) -> str:
+    """Whether values are right, with the shapes for which they are not."""
+    if row.wrong_edges:
+        return f"wrong: {', '.join(row.wrong_edges)}" if row.truth != Truth.WRONG else "wrong"
+    return row.truth.value
+
+
+def speed_text(speed: Speed | None) -> str:
+    """The ratio, and its interval."""
+    return NOTHING if speed is None else f"{ratio_text(speed.ratio)} ({interval_text(speed.ratio)})"
+
+
+def why_text(row: OperatorRow) -> str:
+    """What a reader needs to see a problem again: the copies, and the first sample that loses the format."""
+    parts = []
+    for name, each in row.passes:
+        if not each.handling.is_problem:
+            continue
+        if each.copiers:
+            inside = f"{', '.join(each.copiers)} {bytes_text(each.copied_bytes)} where contiguous copies"
+            parts.append(f"{name}: {inside} {bytes_text(each.contiguous_copied_bytes)}")
+        if each.example:
+            parts.append(f"{name}: {visible(each.example)}")
+    return "; ".join(parts)
+
+
+def _looks(row: OperatorRow) -> tuple[object, ...]:
+    told = (row.forward.handling, row.backward and row.backward.handling, row.expanded and row.expanded.handling)
+    speeds = tuple(speed_text(each) for _, each in row.speeds)
+    return (row.name, row.group, row.dims, row.device, row.mode, *told, values_text(row), *speeds)

@@ -1,0 +1,100 @@
+"""The survey as one HTML page that loads nothing: a table to search, sort and narrow down."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+from typing import TYPE_CHECKING, Any
+
+from nhwc.operators import Handling, Truth
+from nhwc.report.formatting import plural, visible
+from nhwc.report.ops.rows import handling_text, lines, speed_text, values_text, why_text
+from nhwc.report.ops.summary import headline, sentences, where
+from nhwc.report.registry import report_format
+from nhwc.report.templating import fill, ours, text
+
+if TYPE_CHECKING:
+    from nhwc.operators import Pass, Speed, Survey
+    from nhwc.report.ops.rows import Line
+
+_MEANINGS = (
+    (
+        Handling.KEEPS,
+        "every result has canonical channels-last strides, and nothing more is copied than for contiguous",
+    ),
+    (Handling.VIEW, "the result is a view of the input, or expanded: no bytes move"),
+    (Handling.NO_FORMAT, "no result has a format to keep: another rank, one channel, one pixel"),
+    (Handling.COPIES, "nothing is lost, but more is copied between formats inside the operator than for contiguous"),
+    (Handling.SOMETIMES, "some results keep the format, some lose it"),
+    (Handling.LOSES, "results are not in channels last"),
+    (Handling.REFUSES, "it raises, and does not for contiguous inputs"),
+)
+
+
+@report_format("html", "ops")
+def render_html(survey: Survey) -> str:
+    """One self-contained page with every line of the table."""
+    script = text("ops.js")
+    digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
+    return fill(
+        "ops_page.j2",
+        _view(survey),
+        style=ours("parts.css", "page.css", "ops.css"),
+        script=ours("ops.js"),
+        script_hash=f"sha256-{digest}",
+    )
+
+
+def _view(survey: Survey) -> dict[str, Any]:
+    shown = lines(survey.rows)
+    return {
+        "headline": headline(survey),
+        "sentences": [f"{each[:1].upper()}{each[1:]}." for each in sentences(survey)],
+        "torch": visible(survey.torch),
+        "where": visible(where(survey)),
+        "started": visible(survey.started[:10]),
+        "version": visible(dict(survey.conditions.versions).get("nhwc", "")),
+        "timed": any(row.speeds for row in survey.rows),
+        "modes": len(survey.modes) > 1,
+        "rows": [_row(line) for line in shown],
+        "count": plural(len(shown), "line"),
+        "meanings": [(handling.value, _class(handling), meaning) for handling, meaning in _MEANINGS],
+        "failures": [(visible(each.name), visible(each.reason)) for each in survey.failures],
+        "notes": [f"{each[:1].upper()}{each[1:]}." for each in map(visible, survey.notes)],
+    }
+
+
+def _row(line: Line) -> dict[str, Any]:
+    row = line.first
+    return {
+        "name": visible(row.name),
+        "group": row.group,
+        "dims": f"{row.dims}-D",
+        "dtypes": line.dtypes,
+        "mode": row.mode,
+        "passes": [_pass(each) for each in (row.forward, row.backward, row.expanded)],
+        "judged": values_text(row),
+        "wrong": row.truth == Truth.WRONG or bool(row.wrong_edges),
+        "speeds": [_speed(each) for each in (row.speed, row.training_speed)],
+        "problem": any(each.is_problem for each in line.rows),
+        "why": why_text(row),
+    }
+
+
+def _pass(found: Pass | None) -> dict[str, Any]:
+    if found is None:
+        return {"text": handling_text(found), "rank": -1, "look": "none"}
+    return {"text": found.handling.value, "rank": found.handling.rank, "look": _class(found.handling)}
+
+
+def _class(handling: Handling) -> str:
+    if handling in (Handling.VIEW, Handling.NO_FORMAT):
+        return "none"
+    if not handling.is_problem:
+        return "good"
+    return "some" if handling in (Handling.COPIES, Handling.SOMETIMES) else "bad"
+
+
+def _speed(speed: Speed | None) -> dict[str, Any]:
+    look = "" if speed is None else speed.verdict.value.replace(" ", "-")
+    return {"text": speed_text(speed), "rank": "" if speed is None else f"{speed.ratio.estimate:.4f}", "look": look}

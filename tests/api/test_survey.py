@@ -1,0 +1,74 @@
+"""The verb survey: what it finds, what it leaves alone, and operators that crash or hang."""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+
+import pytest
+import torch
+from ops.made_up import row
+
+import nhwc.ops
+from nhwc.api import surveying
+from nhwc.errors import TargetError
+from nhwc.operators import Handling
+from nhwc.schema.typed import plain
+
+STAND_IN = """
+import json, os, sys, time
+ROW = json.loads(sys.argv[1])
+for line in sys.stdin:
+    question = json.loads(line)
+    name = question.get("operator")
+    if "list" in question:
+        answer = {"names": [[each, "operator"] for each in ("first", "dies", "hangs", "raises", "last")], "notes": []}
+    elif name == "dies":
+        os._exit(7)
+    elif name == "hangs":
+        time.sleep(60)
+    elif name == "raises":
+        print(json.dumps({"error": "ValueError: no"}), flush=True)
+        continue
+    else:
+        answer = [{**ROW, "name": name}]
+    print(json.dumps({"answer": answer}), flush=True)
+"""
+
+
+def test_operators_that_die_hang_or_raise_are_named_and_the_rest_goes_on(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    script = tmp_path / "stand_in.py"
+    script.write_text(STAND_IN)
+    monkeypatch.setattr(surveying, "_COMMAND", [sys.executable, str(script), json.dumps(plain(row("made up")))])
+    monkeypatch.setattr(surveying, "_START_S", 5.0)
+    said: list[tuple[str, int, int]] = []
+    report = nhwc.ops.survey(timeout_s=0.5, progress=lambda *told: said.append(told))
+    assert [each.name for each in report.rows] == ["first", "last"]
+    reasons = {each.name: each.reason for each in report.failures}
+    assert list(reasons) == ["dies", "hangs", "raises"]
+    assert "exit code 7" in reasons["dies"]
+    assert "did not answer within" in reasons["hangs"]
+    assert "ValueError: no" in reasons["raises"]
+    assert said[-1] == ("done", 5, 5)
+
+
+def test_a_survey_of_one_idiom_leaves_this_process_as_it_was(tmp_path: Path) -> None:
+    before = torch.get_rng_state(), torch.get_default_dtype(), torch.is_grad_enabled()
+    report = nhwc.ops.survey("flatten before Linear", dtypes=("float32",))
+    assert torch.equal(before[0], torch.get_rng_state())
+    assert before[1:] == (torch.get_default_dtype(), torch.is_grad_enabled())
+    assert [(each.dims, each.forward.handling) for each in report.rows] == [(2, Handling.COPIES), (3, Handling.COPIES)]
+    assert nhwc.ops.load(report.save(tmp_path / "table.json")) == report
+    assert nhwc.ops.changes(report, report) == ()
+
+
+def test_what_cannot_be_surveyed_is_refused_at_once() -> None:
+    with pytest.raises(TargetError, match="name some of float32"):
+        nhwc.ops.survey(dtypes=("int8",))
+    with pytest.raises(TargetError, match="name one of none, own, all"):
+        nhwc.ops.survey(speed="fast")
+    with pytest.raises(TargetError, match="there is no device 'nowhere'"):
+        nhwc.ops.survey(device="nowhere")

@@ -1,0 +1,93 @@
+"""``nhwc ops``: what it shows of a saved table, what it refuses, and the diff of two tables."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from cli.conftest import Ran
+from ops.made_up import LOSES, ROWS, row, survey
+from typer.testing import CliRunner
+
+from nhwc.cli.main import app
+from nhwc.schema import dump_ops, load_ops
+
+Command = Callable[..., Ran]
+
+
+@pytest.fixture
+def ops() -> Command:
+    def run(*arguments: str) -> Ran:
+        result = CliRunner().invoke(app, ["ops", *arguments])
+        return Ran(result.exit_code, result.stdout, result.stderr)
+
+    return run
+
+
+@pytest.fixture
+def saved(tmp_path: Path) -> str:
+    path = tmp_path / "old.json"
+    path.write_text(json.dumps(dump_ops(survey())))
+    return str(path)
+
+
+def test_a_saved_table_is_shown_filtered_and_sorted(ops: Command, saved: str) -> None:
+    assert "avg_pool3d" in ops(saved).out
+    ran = ops(saved, "--only", "problems", "--filter", "idiom")
+    assert ran.code == 0
+    assert "channel shuffle by hand" in ran.out
+    assert "avg_pool3d" not in ran.out
+    every = ops(saved, "--sort", "worst").out
+    assert every.index("odd") < every.index("avg_pool3d") < every.index("relu")
+
+
+def test_dtypes_that_agree_share_a_line(ops: Command, saved: str) -> None:
+    (line,) = [line for line in ops(saved, "--filter", "relu").out.splitlines() if line.startswith("relu")]
+    assert "fp32 bf16" in line
+
+
+def test_files_are_written_in_the_format_of_their_ending(ops: Command, saved: str, tmp_path: Path) -> None:
+    ran = ops(saved, "-o", str(tmp_path / "t.json"), "-o", str(tmp_path / "t.html"))
+    assert ran.code == 0
+    assert load_ops(tmp_path / "t.json").rows
+    assert (tmp_path / "t.html").read_text().startswith("<!doctype html>")
+
+
+def test_json_goes_to_stdout_alone(ops: Command, saved: str) -> None:
+    assert json.loads(ops(saved, "--json").out)["format"] == "nhwc-ops"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "sentence"),
+    [
+        (["--only", "some"], "write problems"),
+        (["--sort", "colour"], "the orders are name, worst"),
+        (["--dtype", "int8"], "does not go with SAVED.json"),
+        (["--fail-worse"], "--fail-worse does not go with SAVED.json, but with --diff"),
+        (["--json", "-o", "x.json"], "--json is for stdout"),
+    ],
+)
+def test_what_makes_no_sense_is_refused(ops: Command, saved: str, arguments: list[str], sentence: str) -> None:
+    ran = ops(saved, *arguments)
+    assert ran.code == 2
+    assert sentence in ran.err
+
+
+def test_an_unknown_dtype_is_refused(ops: Command) -> None:
+    ran = ops("--dtype", "int8")
+    assert (ran.code, "name some of fp32, bf16" in ran.err) == (2, True)
+
+
+def test_the_diff_names_what_changed_and_can_fail(ops: Command, saved: str, tmp_path: Path) -> None:
+    new = tmp_path / "new.json"
+    new.write_text(json.dumps(dump_ops(survey(row("relu", forward=LOSES), *ROWS[1:3], *ROWS[4:], row("newcomer")))))
+    ran = ops("--diff", saved, str(new))
+    assert ran.code == 0
+    lines = [" ".join(line.split()) for line in ran.out.splitlines()]
+    assert "3 changes: 1 worse, 1 gone, 1 new." in lines
+    assert "worse relu, 2-D float32 forward keeps → loses" in lines
+    assert ops("--diff", saved, str(new), "--fail-worse").code == 1
+    assert ops("--diff", saved, saved, "--fail-worse").code == 0
+    assert json.loads(ops("--diff", saved, str(new), "--json").out)["changes"][0]["kind"] == "worse"
