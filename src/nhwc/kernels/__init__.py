@@ -8,11 +8,23 @@ True
 
 from __future__ import annotations
 
-from nhwc.kernels import activation, batch_norm, conv3d, conversion, indexing, joining, mixed, norm, shuffle, softmax
+from nhwc.kernels import (
+    activation,
+    batch_norm,
+    conv3d,
+    conversion,
+    grid_sample,
+    indexing,
+    joining,
+    mixed,
+    norm,
+    shuffle,
+    softmax,
+)
 from nhwc.kernels.registry import Kernel, kernels, replacing
 from nhwc.kernels.switch import active, disable, enable, use
 
 __all__ = ["Kernel", "active", "disable", "enable", "kernels", "replacing", "use"]
 
 #: The files that register kernels, imported above for that.
-FAMILIES = (activation, batch_norm, conv3d, conversion, indexing, joining, mixed, norm, shuffle, softmax)
+FAMILIES = (activation, batch_norm, conv3d, conversion, grid_sample, indexing, joining, mixed, norm, shuffle, softmax)
