@@ -72,3 +72,13 @@ def test_what_cannot_be_surveyed_is_refused_at_once() -> None:
         nhwc.ops.survey(speed="fast")
     with pytest.raises(TargetError, match="there is no device 'nowhere'"):
         nhwc.ops.survey(device="nowhere")
+
+
+def test_speed_is_measured_forward_and_with_backward() -> None:
+    report = nhwc.ops.survey("residual add and relu", dtypes=("float32",), speed="own")
+    for each in report.rows:
+        assert [name for name, _ in each.speeds] == ["forward", "forward and backward"]
+        for _, speed in each.speeds:
+            assert speed.ratio.pairs >= 6
+            assert speed.ratio.low <= speed.ratio.estimate <= speed.ratio.high
+            assert speed.shape in {(8, 64, 56, 56), (2, 32, 16, 32, 32)}
