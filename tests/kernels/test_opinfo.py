@@ -1,10 +1,11 @@
 """torch's own operator tests with every kernel on: what passes without the kernels passes with them.
 
-Samples come from the OpInfo database of torch.testing, read from torch 2.11 to 2.14, in channels last where that exists.
+Samples come from the OpInfo database of torch.testing, read from torch 2.11 to 2.14, in channels last where there is one.
 """
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Iterator
 from typing import Any
 
@@ -59,7 +60,9 @@ def outcome(info: Any, operands: tuple[Any, tuple[Any, ...], dict[str, Any]], se
     torch.manual_seed(seed)
     first, rest, named = operands
     try:
-        return info.op(first, *rest, **named)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # torch gives some once per process: to the first of two calls only
+            return info.op(first, *rest, **named)
     except Exception as error:  # noqa: BLE001 whatever torch raises is the expectation
         return type(error)
 
@@ -76,7 +79,9 @@ def test_forward_answers_alike(info: Any, dtype: torch.dtype) -> None:
         if isinstance(expected, type):
             assert found is expected
         else:
-            torch.testing.assert_close(found, expected, equal_nan=True)
+            # torch sums in bfloat16 where the kernels sum in float32
+            loose = {"rtol": 0.05, "atol": 0.05} if dtype == torch.bfloat16 else {}
+            torch.testing.assert_close(found, expected, equal_nan=True, **loose)
 
 
 @pytest.mark.slow
