@@ -74,6 +74,7 @@ def test_what_cannot_be_surveyed_is_refused_at_once() -> None:
         nhwc.ops.survey(device="nowhere")
 
 
+@pytest.mark.slow
 def test_speed_is_measured_forward_and_with_backward() -> None:
     report = nhwc.ops.survey("residual add and relu", dtypes=("float32",), speed="own")
     for each in report.rows:

@@ -77,3 +77,14 @@ def test_every_replaced_backward_is_reached_by_an_activation_above() -> None:
             trace = nhwc.record(lambda x=x, sample=sample: torch.autograd.grad(sample.call(*x).sum(), x))
             reached |= {call.operator.removesuffix(".default").replace(".", "::") for call in trace.calls}
     assert set(ACTIVATION.operators) <= reached
+
+
+@pytest.mark.parametrize("name", ["hardswish", "silu", "relu6", "relu", "leaky_relu", "hardsigmoid", "sigmoid", "tanh"])
+@pytest.mark.parametrize("value", [float("nan"), float("inf"), -float("inf"), 3.0, -3.0, 0.0, 6.0])
+def test_special_values_are_torchs_with_an_expanded_gradient(name: str, value: float) -> None:
+    x = canonical(torch.full((1, 64, 4, 4), value)).requires_grad_()
+    gradient = torch.tensor(2.0).expand(x.shape)
+    (expected,) = torch.autograd.grad(CALLS[name](x), x, gradient)
+    with nhwc.kernels.use("activation_backward"):
+        (found,) = torch.autograd.grad(CALLS[name](x), x, gradient)
+    torch.testing.assert_close(found, expected, equal_nan=True)

@@ -54,6 +54,7 @@ def test_contiguous_input_takes_the_original(sample: Sample) -> None:
     "call",
     [
         lambda x: F.conv3d(x, torch.randn(6, 5, 1, 1, 1)),
+        lambda x: F.conv3d(x, torch.randn(6, 4, 1, 1, 1), dilation=0),
         lambda x: F.conv3d(x, torch.randn(6, 4, 9, 9, 9)),
         lambda x: F.conv3d(x, torch.randn(6, 4, 1, 1, 1), torch.randn(5)),
         lambda x: F.conv3d(x, torch.randn(6, 4, 1, 1, 1).double()),

@@ -66,6 +66,14 @@ def test_copy_takes_it_in_both_directions(shape: tuple[int, ...]) -> None:
         assert torch.equal(last.flatten(1), plain.flatten(1))
 
 
+@pytest.mark.parametrize("number", [0.1, 3, True, 1.5 + 2j])
+def test_a_number_is_copied_to_the_last_digit(number: complex) -> None:
+    dtype = torch.complex128 if isinstance(number, complex) else torch.float64
+    expected = torch.zeros(2, dtype=dtype).copy_(number)  # type: ignore[arg-type]
+    with nhwc.kernels.use("conversion"):
+        assert torch.equal(torch.zeros(2, dtype=dtype).copy_(number), expected)  # type: ignore[arg-type]
+
+
 def test_other_copies_are_torchs() -> None:
     wide = torch.randn(2, 8, 40, 40)
     with nhwc.kernels.use("conversion"):

@@ -1,6 +1,6 @@
 """torch's own operator tests with every kernel on: what passes without the kernels passes with them.
 
-Samples come from the OpInfo database of torch.testing, read from torch 2.11 to 2.14, in channels last where there is one.
+Samples come from the OpInfo database of torch.testing, read from torch 2.11 to 2.14, in channels last.
 """
 
 from __future__ import annotations
@@ -17,7 +17,10 @@ from torch.utils._pytree import tree_map
 
 import nhwc
 
+_flags = getattr(torch.backends, "__allow_nonbracketed_mutation_flag", True)
 common = pytest.importorskip("torch.testing._internal.common_methods_invocations")
+# the import forbids setting backend flags in this process, which other tests do
+setattr(torch.backends, "__allow_nonbracketed_mutation_flag", _flags)
 
 NAMES = (
     "add,cat,chunk,copysign,div,index_select,log_softmax,maximum,minimum,mul,roll,softmax,split,sub,sigmoid,tanh,logit,"
@@ -67,7 +70,11 @@ def outcome(info: Any, operands: tuple[Any, tuple[Any, ...], dict[str, Any]], se
         return type(error)
 
 
-@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.int64], ids=str)
+@pytest.mark.parametrize(
+    "dtype",
+    [torch.float32, *(pytest.param(each, marks=pytest.mark.slow) for each in (torch.bfloat16, torch.int64))],
+    ids=str,
+)
 @pytest.mark.parametrize("info", INFOS, ids=lambda info: f"{info.name}-{info.variant_test_name}")
 def test_forward_answers_alike(info: Any, dtype: torch.dtype) -> None:
     if dtype not in info.supported_dtypes("cpu"):

@@ -164,3 +164,26 @@ def test_compiled_code_keeps_the_strides_it_was_promised() -> None:
             finally:
                 nhwc.kernels.disable()
             torch.testing.assert_close(result, expected)
+
+
+@pytest.mark.filterwarnings("ignore::FutureWarning", "ignore::DeprecationWarning")
+def test_a_thread_without_a_python_caller_takes_the_original() -> None:
+    @torch.jit.script
+    def body(x: torch.Tensor) -> torch.Tensor:
+        return x + x
+
+    @torch.jit.script
+    def forked(x: torch.Tensor) -> torch.Tensor:
+        return torch.jit.wait(torch.jit.fork(body, x))
+
+    with nhwc.kernels.use():
+        assert torch.equal(forked(torch.ones(2)), torch.full((2,), 2.0))
+
+
+def test_generated_graphs_keep_the_strides_they_were_made_for() -> None:
+    def joined(a: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
+        return torch.cat([a, b], 1).flatten(1)
+
+    a, b = torch.randn(2, 8, 8, 8), torch.randn(2, 8, 8, 8).to(memory_format=torch.channels_last)
+    with nhwc.kernels.use():
+        torch.testing.assert_close(torch.compile(joined, backend="aot_eager")(a, b), joined(a, b))

@@ -106,9 +106,9 @@ def _of_composite(call: Call) -> Kernel | None:
 
 
 def _is_shuffle(call: Call) -> bool:
-    """Whether a copy is that of a channel shuffle by hand, of a channels-last image."""
+    """Whether a copy is that of a channel shuffle by hand; what an earlier one made contiguous is shuffled so too."""
     source, _ = copy_ends(call)
-    return call.name == "clone" and source is not None and is_split(source) and 1 in source.strides[1:3]
+    return call.name == "clone" and source is not None and is_split(source)
 
 
 def _trials(finding: Finding, kernel: Kernel, trace: Trace) -> dict[int, Trial]:

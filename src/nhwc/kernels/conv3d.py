@@ -41,7 +41,7 @@ def convolution(
     output_padding: Sequence[int],
     groups: int,
 ) -> Any:
-    if not _serves(input, weight):
+    if not _serves(input, weight) or min(dilation) < 1:
         return NotImplemented
     arguments = (stride, padding, dilation, transposed, output_padding, groups)
     if _backend(input, weight, bias, *arguments) not in _LOSING:

@@ -26,7 +26,8 @@ _WORTHWHILE = 4096
 @CONVERSION.replaces("aten::copy_")
 def copy_(self: torch.Tensor, src: Any, non_blocking: bool = False) -> Any:  # noqa: ARG001 CPU to CPU
     if not isinstance(src, torch.Tensor):  # torch wrapped a Python number; it comes unwrapped
-        return self.copy_(torch.tensor(src))
+        exact = {float: torch.float64, complex: torch.complex128}.get(type(src))
+        return self.copy_(torch.tensor(src, dtype=exact))
     rank = self.dim()
     if rank not in {4, 5} or self.numel() < _WORTHWHILE or self.dtype != src.dtype or self.shape != src.shape:
         return NotImplemented

@@ -11,6 +11,7 @@ import sys
 import warnings
 from collections.abc import Callable
 from dataclasses import dataclass
+from types import FrameType
 from typing import Any
 
 import torch
@@ -72,8 +73,7 @@ def _standing_in(each: Replacement, original: Any) -> Any:
     call_original = original.call_boxed
 
     def replacement(keyset: Any, *operands: Any, **options: Any) -> Any:
-        # Compiled code was promised the original's strides when it was generated.
-        if sys._getframe(1).f_globals.get("async_compile") is None:
+        if not _is_compiled(sys._getframe().f_back):
             result = run(*operands, **options)
             if isinstance(result, AfterOriginal):
                 return result.then(call_original(keyset, *operands, **options))
@@ -83,6 +83,19 @@ def _standing_in(each: Replacement, original: Any) -> Any:
 
     replacement.__name__ = f"nhwc_{run.__name__}"
     return replacement
+
+
+def _is_compiled(caller: FrameType | None) -> bool:
+    """Whether the Python code that calls an operator was generated: it was promised the original's strides.
+
+    inductor's modules hold ``async_compile``; graphs (of aot_eager, of an exported program) are compiled under a name
+    of their own; both may call through torch._ops. A thread of C++ has no Python caller.
+    """
+    if caller is not None and caller.f_globals.get("__name__") == "torch._ops":
+        caller = caller.f_back
+    if caller is None:
+        return False
+    return "async_compile" in caller.f_globals or caller.f_code.co_filename.startswith("<eval_with_key>")
 
 
 def is_plain(tensor: object) -> bool:

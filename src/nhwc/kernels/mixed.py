@@ -46,7 +46,11 @@ def _with_number(into: Callable[..., torch.Tensor], self: Any, other: Any, **opt
     tensor = self if isinstance(self, torch.Tensor) else other
     if not isinstance(tensor, torch.Tensor):
         self = tensor = torch.tensor(self)
-    dtype = torch.result_type(self, other)
+    number = other if tensor is self else self
+    if tensor.is_floating_point() and isinstance(number, int | float):
+        dtype = tensor.dtype  # no number changes it: the case of nearly every call
+    else:
+        dtype = torch.result_type(self, other)
     if into is torch.ops.aten.div.out and not (dtype.is_floating_point or dtype.is_complex):
         dtype = torch.get_default_dtype()
     return into(self, other, **options, out=torch.empty_like(tensor, dtype=dtype))

@@ -52,7 +52,7 @@ def regular(
     dimensions: list[list[tuple[int, int, int]]] = []
     for size, kernel, step, pad in zip(sizes, kernel_size, stride, padding, strict=True):
         count = _count(size, kernel, step, pad, ceil_mode)
-        if count < 1:
+        if count < 1 or size < kernel:
             return None
         dimension = [_window(size, each * step - pad, kernel, pad, count_include_pad) for each in range(count)]
         if any(start >= end for start, end, _ in dimension):

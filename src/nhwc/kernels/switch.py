@@ -37,14 +37,18 @@ def use(*names: str) -> Iterator[None]:
     True
     """
     wanted = chosen(names)
-    with _lock:
-        _install(wanted)
-        _users.update(each.name for each in wanted)
+    names = tuple(each.name for each in wanted)
+    entered = False
     try:
+        with _lock:
+            _install(wanted)
+            _users.update(names)
+            entered = True
         yield
     finally:
         with _lock:
-            _users.subtract(each.name for each in wanted)
+            if entered:
+                _users.subtract(names)
             _remove_unwanted()
 
 

@@ -17,9 +17,9 @@ enum : int { THRESHOLD, HARDTANH, LEAKY_RELU, HARDSWISH, HARDSIGMOID, SILU, SIGM
 template <int KIND, class A>
 inline A derivative(A g, A of, A low, A high) {
     if constexpr (KIND == THRESHOLD) return of <= low ? A(0) : g;
-    if constexpr (KIND == HARDTANH) return of <= low || of >= high ? A(0) : g;
+    if constexpr (KIND == HARDTANH) return of > low && of < high ? g : A(0);
     if constexpr (KIND == LEAKY_RELU) return of > A(0) ? g : g * low;
-    if constexpr (KIND == HARDSWISH) return of <= A(-3) ? A(0) : (of < A(3) ? g * (of / A(3) + A(0.5)) : g);
+    if constexpr (KIND == HARDSWISH) return of <= A(-3) ? A(0) : (of >= A(3) ? g : g * (of / A(3) + A(0.5)));
     if constexpr (KIND == HARDSIGMOID) return of > A(-3) && of < A(3) ? g / A(6) : A(0);
     if constexpr (KIND == SILU) {
         const A s = A(1) / (A(1) + exponential(-of));
