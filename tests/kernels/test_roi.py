@@ -160,6 +160,18 @@ def test_bad_input_is_refused_in_torchvisions_words() -> None:
         )
 
 
+def test_compiled_code_gets_the_strides_that_it_was_promised() -> None:
+    image, boxes = FEW[1].operands(torch.float32)
+
+    def step(x: torch.Tensor) -> torch.Tensor:
+        return FEW[1].call(x, boxes).square().sum()
+
+    (wanted,) = torch.autograd.grad(step(image), image)
+    with conformance.switched(KERNEL):
+        (found,) = torch.autograd.grad(torch.compile(step)(image), image)
+    torch.testing.assert_close(found, wanted)
+
+
 @few
 def test_autocast_keeps_the_format(sample: Sample) -> None:
     image, boxes = sample.operands(torch.bfloat16)
