@@ -21,6 +21,7 @@ from nhwc.kernels import (
     pool_average,
     pool_maximum,
     pool_unpool,
+    roi,
     shuffle,
     softmax,
 )
@@ -43,6 +44,7 @@ FAMILIES = (
     pool_average,
     pool_maximum,
     pool_unpool,
+    roi,
     shuffle,
     softmax,
 )
