@@ -170,7 +170,7 @@ def measured(
     loss: Callable[[Any], torch.Tensor] = to_class_zero,
 ) -> Line:
     """The line of a training measurement. where: section, name, claim."""
-    options: dict[str, Any] = {"mode": "training", "loss": loss, "precision": 0.02, "target": where[1]}
+    options: dict[str, Any] = {"mode": "training", "loss": loss, "precision": 0.02, "margin": 0.01, "target": where[1]}
     with kernels_tried():
         found = nhwc.bench(model, x, variants=plan.variants, budget_s=budget_s, **options)
     return timing_line(*where, least, found, dump_bench(found))

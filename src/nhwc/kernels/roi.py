@@ -6,7 +6,6 @@ torchvision's kernel copies the feature map to contiguous, answers contiguous an
 from __future__ import annotations
 
 import ctypes
-import sys
 from typing import Any
 
 import torch
@@ -33,8 +32,6 @@ _DTYPES = (torch.float32, torch.float64, torch.float16)
 #: Regions that reach farther, in pixels of the feature map, are torchvision's to read.
 _FAR = 1e4
 #: What torch.compile names the modules that it generates (private; read from torch 2.14), and where to stop looking.
-_GENERATED = "torch._inductor.runtime.compile_tasks"
-_MOST_FRAMES = 20
 
 
 @ROI_ALIGN.replaces("torchvision::roi_align")
@@ -143,23 +140,7 @@ def _serves(image: torch.Tensor, rois: torch.Tensor, bins: tuple[int, int]) -> b
         and rois.shape[1] == 5
         and rois.shape[0] > 0
         and min(bins) > 0
-        and not _is_compiled_call()
     )
-
-
-def _is_compiled_call() -> bool:
-    """Whether generated code, which was promised the original's strides, makes the call.
-
-    torchvision's autograd formulas are Python: frames of torch's stand between that code and the operator.
-    """
-    frame = sys._getframe(1)
-    for _ in range(_MOST_FRAMES):
-        if frame.f_globals.get("__name__", "").startswith(_GENERATED):
-            return True
-        if frame.f_back is None:
-            return False
-        frame = frame.f_back
-    return False
 
 
 def _are_near(rois: torch.Tensor, scale: float, sizes: Any) -> bool:
