@@ -73,16 +73,6 @@ def _roi_align(x: torch.Tensor, boxes: torch.Tensor) -> torch.Tensor:
     return ops.roi_align(x, boxes, 7, sampling_ratio=2)
 
 
-def _roi_pool(x: torch.Tensor, boxes: torch.Tensor) -> torch.Tensor:
-    return ops.roi_pool(x, boxes, 7)
-
-
-def _deform(x: torch.Tensor, offset: torch.Tensor, weight: torch.Tensor) -> torch.Tensor:
-    return ops.deform_conv2d(x, offset, weight, padding=1)
-
-
-_OFFSET = (8, 18, 28, 28)
-
 CASES: tuple[Case, ...] = (
     Case("instance_norm", "instance_norm 3-D", F.instance_norm, (VOLUME,)),
     Case("instance_norm", "instance_norm 2-D", F.instance_norm, (IMAGE,)),
@@ -156,22 +146,5 @@ CASES: tuple[Case, ...] = (
         ((1, 32, 32, 48, 48),),
         lambda: (_grid(1, 32, 48, 48),),
     ),
-    Case("pad", "pad 3-D, replicate", lambda x: F.pad(x, (1,) * 6, mode="replicate"), (VOLUME,)),
-    Case("pad", "pad 2-D, circular", lambda x: F.pad(x, (1,) * 4, mode="circular"), (IMAGE,)),
-    Case(
-        "interpolate",
-        "interpolate, bicubic",
-        lambda x: F.interpolate(x, scale_factor=2.0, mode="bicubic"),
-        ((4, 64, 56, 56),),
-    ),
-    Case("unfold", "unfold(3)", lambda x: F.unfold(x, 3, padding=1), ((8, 32, 56, 56),)),
     Case("roi_align", "roi_align, 256 boxes", _roi_align, ((2, 256, 50, 50),), lambda: (_boxes(256, 50.0),)),
-    Case("roi_pool", "roi_pool, 256 boxes", _roi_pool, ((2, 256, 50, 50),), lambda: (_boxes(256, 50.0),)),
-    Case(
-        "deform_conv2d",
-        "deform_conv2d 3x3",
-        _deform,
-        (MAPS,),
-        lambda: (torch.randn(_OFFSET), torch.randn(64, 256, 3, 3)),
-    ),
 )
