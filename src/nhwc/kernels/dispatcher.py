@@ -95,7 +95,8 @@ def _is_compiled(caller: FrameType | None) -> bool:
     """Whether generated code calls an operator, directly or through some frames of torch's own: it was promised the
     original's strides. A thread of C++ has no Python caller.
     """
-    for _ in range(_MOST_FRAMES):
+    # without the compiler's package only a graph of torch.fx is left, which calls directly or through torch._ops
+    for _ in range(_MOST_FRAMES if "torch._dynamo" in sys.modules else 2):
         if caller is None:
             return False
         if caller.f_code.co_filename.startswith(_GENERATED_FILE):

@@ -29,10 +29,12 @@ def _register(name: str) -> None:
     packet, _, overload = name.partition(".")
     run: Callable[..., Any] = getattr(getattr(torch.ops.aten, packet), overload or "default")
 
+    into: Callable[..., torch.Tensor] = getattr(torch.ops.aten, packet).out
+
     @MIXED.replaces(f"aten::{name}")
     def pointwise(self: Any, other: Any, **options: Any) -> Any:
         if not (isinstance(self, torch.Tensor) and isinstance(other, torch.Tensor)):
-            return _with_number(getattr(torch.ops.aten, packet).out, self, other, **options)
+            return _with_number(into, self, other, **options)
         if self.dim() not in {4, 5} or self.dim() != other.dim() or not _wins(self, other):
             return NotImplemented
         return run(as_channels_last(self), as_channels_last(other), **options)
