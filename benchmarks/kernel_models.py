@@ -12,7 +12,7 @@ from typing import Any
 
 import torch
 import torchvision
-from paired import alternate, arguments, publish
+from paired import alternate, arguments, in_channels_last, publish
 from torch import nn
 from unet3d import ResidualUNet3d
 
@@ -81,9 +81,7 @@ def compare(name: str, rounds: int) -> dict[str, object]:
     model, inputs = make()
     last = copy.deepcopy(model)
     nhwc.convert(last)
-    converted = tuple(
-        nhwc.to_format(each, "channels_last" if each.dim() == 4 else "channels_last_3d") for each in inputs
-    )
+    converted = tuple(in_channels_last(each) for each in inputs)
     steps = {
         "contiguous": step(model, inputs, train),
         "channels_last": step(last, converted, train),

@@ -13,7 +13,7 @@ from typing import Any
 
 import torch
 from op_cases import CASES, VOLUME, Case
-from paired import alternate, arguments, publish
+from paired import alternate, arguments, in_channels_last, publish
 
 import nhwc
 from nhwc.measure.stats import paired_ratio
@@ -44,7 +44,7 @@ def operands(case: Case, channels_last: bool, train: bool) -> list[torch.Tensor]
     random = torch.Generator().manual_seed(0)
     images = [torch.randn(shape, generator=random) for shape in case.shapes]
     if channels_last:
-        images = [nhwc.to_format(each, "channels_last" if each.dim() == 4 else "channels_last_3d") for each in images]
+        images = [in_channels_last(each) for each in images]
     others = case.others()
     if channels_last and case.kernel == "max_unpool":
         others = tuple(nhwc.to_format(each, "channels_last") for each in others)
@@ -59,7 +59,7 @@ def step(case: Case, channels_last: bool, train: bool) -> Call:
     shape = case.call(*tensors)
     gradient = torch.randn(shape.shape)
     if channels_last and gradient.dim() in {4, 5}:
-        gradient = nhwc.to_format(gradient, "channels_last" if gradient.dim() == 4 else "channels_last_3d")
+        gradient = in_channels_last(gradient)
     if case.expanded:
         gradient = torch.randn(*shape.shape[:2], *(1,) * (shape.dim() - 2)).expand(shape.shape)
     return lambda: torch.autograd.grad(case.call(*tensors), wanted, gradient)

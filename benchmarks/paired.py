@@ -17,7 +17,9 @@ import numpy as np
 import torch
 from scipy import stats
 
+import nhwc
 from nhwc.machine import processor_name
+from nhwc.strides import channels_last_for
 
 
 def alternate(
@@ -68,6 +70,11 @@ def median_ratio(first: Any, second: Any) -> float:
 def median_difference(first: Any, second: Any) -> float:
     """Median of the paired differences first - second."""
     return float(np.median(first - second))
+
+
+def in_channels_last(tensor: torch.Tensor) -> torch.Tensor:
+    """A 4-D or 5-D tensor in the channels-last format of its rank."""
+    return nhwc.to_format(tensor, channels_last_for(tensor.dim()))
 
 
 def machine() -> dict[str, object]:

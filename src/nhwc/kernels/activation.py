@@ -33,7 +33,7 @@ _NATIVE = {
     "sigmoid_backward": 6,
     "tanh_backward": 7,
 }
-_same_for_all_pixels = native.Function("activation_backward", "iipllpplll" + "dd")
+_same_for_all_pixels = native.Function("activation_backward", "iipllppllldd")
 
 #: Each takes the gradient first and the input (or the result) second, and writes into ``grad_input``.
 _INTO_GRAD_INPUT = (

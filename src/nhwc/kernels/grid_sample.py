@@ -12,7 +12,7 @@ import torch
 
 from nhwc.kernels import native
 from nhwc.kernels.dispatcher import is_plain
-from nhwc.kernels.layouts import as_channels_last, empty_channels_last, is_channels_last
+from nhwc.kernels.layouts import as_channels_last, empty_channels_last, loops_serve
 from nhwc.kernels.registry import kernel
 
 GRID_SAMPLE = kernel(
@@ -75,18 +75,14 @@ def grid_sampler_backward(
 def _serves(input: torch.Tensor, grid: torch.Tensor, mode: int, padding: int) -> bool:  # noqa: A002
     dims = input.dim() - 2
     return (
-        native.is_available()
-        and is_plain(input)
-        and is_channels_last(input)
+        loops_serve(input)
         and is_plain(grid)
         and grid.device.type == "cpu"
         and grid.dtype == input.dtype
-        and native.dtype_code(input.dtype) is not None
         and grid.dim() == input.dim()
         and grid.shape[0] == input.shape[0]
         and grid.shape[-1] == dims
         and input.shape[1] >= _FEWEST_CHANNELS
-        and input.numel() > 0
         and grid.numel() > 0
         and 0 <= mode <= (_BICUBIC if dims == 2 else 1)
         and 0 <= padding <= 2

@@ -21,6 +21,7 @@ from nhwc.kernels.layouts import (
     row_dim,
     rows_of,
     strides_are_contiguous,
+    to_rows,
 )
 from nhwc.kernels.registry import kernel
 
@@ -29,7 +30,6 @@ SLICE = kernel("slice_backward", "the gradient of slices, chunks and splits")
 
 _copy_rows = native.Function("copy_rows", "iplplll")
 _join_channels = native.Function("join_channels", "ippplpl")
-_to_rows = native.Function("to_rows", "ippllll")
 
 
 @CAT.replaces("aten::cat")
@@ -91,7 +91,7 @@ def place_rows(source: torch.Tensor, result: torch.Tensor, dim: int, start: int)
         _copy_rows(source.element_size(), source, step, target, result.shape[1], rows, source.shape[1])
     elif own and strides_are_contiguous(source):
         samples, channels = source.shape[:2]
-        _to_rows(source.element_size(), source, target, samples, channels, pixels, result.shape[1])
+        to_rows(source.element_size(), source, target, samples, channels, pixels, result.shape[1])
     else:
         target.copy_(source)
 

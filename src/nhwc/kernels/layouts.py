@@ -9,8 +9,10 @@ from typing import Any
 import torch
 
 from nhwc.kernels import native
+from nhwc.kernels.dispatcher import is_plain
 
-_to_rows = native.Function("to_rows", "ippllll")
+#: (element bytes, source, target, samples, channels, pixels, elements between two pixels of the target).
+to_rows = native.Function("to_rows", "ippllll")
 _from_rows = native.Function("from_rows", "ipplll")
 
 _FORMAT = {4: torch.channels_last, 5: torch.channels_last_3d}
@@ -25,6 +27,17 @@ def is_channels_last(tensor: Any) -> bool:
     if rank not in _FORMAT or tensor.device.type != "cpu" or not tensor.is_contiguous(memory_format=_FORMAT[rank]):
         return False
     return tensor.stride() == canonical_strides(tensor.shape) and not strides_are_contiguous(tensor)
+
+
+def loops_serve(tensor: torch.Tensor) -> bool:
+    """Whether the compiled loops take ``tensor``: a plain channels-last one, not empty, of a dtype that they know."""
+    return (
+        native.is_available()
+        and is_plain(tensor)
+        and is_channels_last(tensor)
+        and tensor.numel() > 0
+        and native.dtype_code(tensor.dtype) is not None
+    )
 
 
 def strides_are_contiguous(tensor: torch.Tensor) -> bool:
@@ -113,7 +126,7 @@ def transpose(source: torch.Tensor, target: torch.Tensor) -> bool:
     samples, channels, *sizes = source.shape
     pixels = math.prod(sizes)
     if is_channels_last(target) and strides_are_contiguous(source):
-        _to_rows(source.element_size(), source, target, samples, channels, pixels, channels)
+        to_rows(source.element_size(), source, target, samples, channels, pixels, channels)
     elif is_channels_last(source) and strides_are_contiguous(target):
         _from_rows(source.element_size(), source, target, samples, channels, pixels)
     else:

@@ -28,7 +28,6 @@ _OPERATORS = ("add.Tensor", "sub.Tensor", "mul.Tensor", "div.Tensor", "maximum",
 def _register(name: str) -> None:
     packet, _, overload = name.partition(".")
     run: Callable[..., Any] = getattr(getattr(torch.ops.aten, packet), overload or "default")
-
     into: Callable[..., torch.Tensor] = getattr(torch.ops.aten, packet).out
 
     @MIXED.replaces(f"aten::{name}")

@@ -14,7 +14,7 @@ import torch
 
 from nhwc.kernels import native
 from nhwc.kernels.dispatcher import is_plain
-from nhwc.kernels.layouts import as_channels_last, empty_channels_last, is_channels_last
+from nhwc.kernels.layouts import as_channels_last, empty_channels_last, is_channels_last, loops_serve
 from nhwc.kernels.registry import kernel
 
 GROUP_NORM = kernel(
@@ -27,8 +27,8 @@ INSTANCE_NORM = kernel(
     uses=("group_norm",),
 )
 
-_forward = native.Function("group_norm_forward", "iipppppp" + "lllld")
-_backward = native.Function("group_norm_backward", "iipppppppp" + "llll")
+_forward = native.Function("group_norm_forward", "iipppppplllld")
+_backward = native.Function("group_norm_backward", "iippppppppllll")
 
 
 @GROUP_NORM.replaces("aten::native_group_norm")
@@ -159,11 +159,7 @@ def _update(
 def serves(input: torch.Tensor, *parameters: torch.Tensor | None) -> bool:  # noqa: A002
     """Whether ``normalize`` takes a channels-last input with these per-channel parameters."""
     return (
-        native.is_available()
-        and is_plain(input)
-        and is_channels_last(input)
-        and input.numel() > 0
-        and native.dtype_code(input.dtype) is not None
+        loops_serve(input)
         and all(each is None or _fits(each, input) for each in parameters)
         and len({each.dtype for each in parameters if each is not None}) <= 1
     )

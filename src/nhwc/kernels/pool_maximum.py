@@ -15,7 +15,7 @@ import torch
 
 from nhwc.kernels import native, pool_windows
 from nhwc.kernels.dispatcher import is_plain
-from nhwc.kernels.layouts import empty_channels_last, is_channels_last
+from nhwc.kernels.layouts import empty_channels_last, loops_serve
 from nhwc.kernels.pool_places import LARGEST_SAMPLE, scattered
 from nhwc.kernels.registry import kernel
 
@@ -146,15 +146,7 @@ def _backward(grad_output: torch.Tensor, input: torch.Tensor, indices: torch.Ten
 
 
 def _serves(input: torch.Tensor, rank: int) -> bool:  # noqa: A002
-    return (
-        native.is_available()
-        and is_plain(input)
-        and input.dim() == rank
-        and is_channels_last(input)
-        and 0 < math.prod(input.shape[1:]) < LARGEST_SAMPLE
-        and input.shape[0] > 0
-        and native.dtype_code(input.dtype) is not None
-    )
+    return input.dim() == rank and loops_serve(input) and math.prod(input.shape[1:]) < LARGEST_SAMPLE
 
 
 def _fits(tensor: torch.Tensor, input: torch.Tensor, shape: Sequence[int]) -> bool:  # noqa: A002

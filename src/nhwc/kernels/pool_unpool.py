@@ -11,9 +11,8 @@ from typing import Any
 
 import torch
 
-from nhwc.kernels import native
 from nhwc.kernels.dispatcher import is_plain, tracks_forward_gradients
-from nhwc.kernels.layouts import is_channels_last
+from nhwc.kernels.layouts import loops_serve
 from nhwc.kernels.pool_places import gathered, scattered
 from nhwc.kernels.registry import kernel
 
@@ -127,13 +126,9 @@ def _needs_gradient(input: torch.Tensor) -> bool:  # noqa: A002
 
 def _serves(input: torch.Tensor, indices: torch.Tensor, output_size: Sequence[int], rank: int) -> bool:  # noqa: A002
     return (
-        native.is_available()
-        and is_plain(input)
+        input.dim() == rank
+        and loops_serve(input)
         and is_plain(indices)
-        and input.dim() == rank
-        and is_channels_last(input)
-        and input.numel() > 0
-        and native.dtype_code(input.dtype) is not None
         and indices.dtype == torch.int64
         and indices.device == input.device
         and indices.shape == input.shape

@@ -31,7 +31,6 @@ _odd = native.Function("roi_align_odd", "ipdppd")
 _DTYPES = (torch.float32, torch.float64, torch.float16)
 #: Regions that reach farther, in pixels of the feature map, are torchvision's to read.
 _FAR = 1e4
-#: What torch.compile names the modules that it generates (private; read from torch 2.14), and where to stop looking.
 
 
 @ROI_ALIGN.replaces("torchvision::roi_align")
