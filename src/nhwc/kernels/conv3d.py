@@ -46,7 +46,7 @@ def convolution(
     arguments = (stride, padding, dilation, transposed, output_padding, groups)
     if _backend(input, weight, bias, *arguments) not in _LOSING:
         return NotImplemented
-    if _is_product(weight, *arguments):
+    if _is_product(weight, stride, padding, transposed, groups):
         return from_rows(torch.nn.functional.linear(rows_of(input), weight.flatten(1), bias))
     if not transposed and input.dtype == torch.float32 and _onednn_takes(weight):
         result = torch.ops.aten.mkldnn_convolution(input, weight, bias, padding, stride, dilation, groups)
@@ -73,7 +73,7 @@ def convolution_backward(
     arguments = (stride, padding, dilation, transposed, output_padding, groups)
     if _backend(input, weight, None, *arguments) not in _LOSING:
         return NotImplemented
-    if _is_product(weight, *arguments) and grad_output.numel():
+    if _is_product(weight, stride, padding, transposed, groups) and grad_output.numel():
         return _product_backward(grad_output, input, weight, output_mask)
     return AfterOriginal(lambda found: tuple(map(_relaid, found)))
 
@@ -114,18 +114,11 @@ def _backend(
     input: torch.Tensor,  # noqa: A002
     weight: torch.Tensor,
     bias: torch.Tensor | None,
-    stride: Sequence[int],
-    padding: Sequence[int],
-    dilation: Sequence[int],
-    transposed: bool,
-    output_padding: Sequence[int],
-    groups: int,
+    *arguments: Any,
 ) -> str:
     """The backend that torch would run, by name; empty where torch would refuse the call or cannot say."""
     try:
-        chosen = torch._C._select_conv_backend(
-            input, weight, bias, stride, padding, dilation, transposed, output_padding, groups
-        )
+        chosen = torch._C._select_conv_backend(input, weight, bias, *arguments)
     except (RuntimeError, AttributeError, TypeError):
         return ""
     names = torch._C._ConvBackend.__members__  # type: ignore[attr-defined]
@@ -133,14 +126,9 @@ def _backend(
 
 
 def _is_product(
-    weight: torch.Tensor,
-    stride: Sequence[int],
-    padding: Sequence[int],
-    dilation: Sequence[int],  # noqa: ARG001 a window of one element has none
-    transposed: bool,
-    output_padding: Sequence[int],  # noqa: ARG001
-    groups: int,
+    weight: torch.Tensor, stride: Sequence[int], padding: Sequence[int], transposed: bool, groups: int
 ) -> bool:
+    """Whether the window is one element, which has no dilation, and moves by one: a matrix product."""
     single = tuple(weight.shape[2:]) == (1, 1, 1) and set(stride) == {1} and set(padding) == {0}
     return single and groups == 1 and not transposed
 
