@@ -2,8 +2,9 @@
 
 Private interface, read from torch 2.11 to 2.14: ``torch.testing._internal.common_methods_invocations.op_db``, a list of
 OpInfo (``formatted_name``, ``op``, ``supports_dtype``, ``supports_autograd``, ``sample_inputs``), and the samples'
-``input``, ``args``, ``kwargs``. It needs the package expecttest. Importing it changes settings of torch: it is for
-child processes only. ``missing()`` says why it is not there.
+``input``, ``args``, ``kwargs``. It needs the package expecttest. Importing it forbids setting torch.backends' flags in
+this process, which ``database()`` undoes through ``torch.backends.flags_frozen``. ``missing()`` says why it is not
+there.
 """
 
 from __future__ import annotations
@@ -23,6 +24,7 @@ _LOOKED_AT = 2000
 _MOST_CASES = 16
 _MOST_WIDENED = 4
 _MOST_GROWTH = 8
+_MAY_SET_FLAGS = "__allow_nonbracketed_mutation_flag"
 #: They answer with memory as it is, or read it by strides of their own: their values differ by right.
 NOT_COMPARABLE = frozenset(
     "empty empty_like empty_permuted empty_strided new_empty new_empty_strided resize_ resize_as_ "
@@ -32,7 +34,13 @@ NOT_COMPARABLE = frozenset(
 
 def database() -> Sequence[Any]:
     """Every OpInfo. Raises what importing it raises where it is not installed, or is another."""
-    from torch.testing._internal.common_methods_invocations import op_db
+    settings = torch.backends.flags_frozen.__globals__  # torch.backends itself is a stand-in without these names
+    before = settings.get(_MAY_SET_FLAGS)
+    try:
+        from torch.testing._internal.common_methods_invocations import op_db
+    finally:
+        if before is not None:
+            settings[_MAY_SET_FLAGS] = before
 
     found: Sequence[Any] = op_db
     return found
