@@ -57,3 +57,13 @@ def test_without_measurements_the_kernel_is_named_alone() -> None:
     (culprit,) = audit(Normed(), repeats=0).culprits
     assert (culprit.kernel, culprit.kernel_ms) == ("instance_norm", None)
     assert "nhwc.kernels.use()" in culprit.advice
+
+
+class Converting(Normed):
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return self.second(self.first(x).to(memory_format=torch.contiguous_format))
+
+
+def test_a_conversion_by_hand_is_told_the_kernel_that_makes_it_faster() -> None:
+    findings = audit(Converting(), repeats=0).findings
+    assert [finding.operator for finding in findings if finding.kernel == "conversion"] == ["to"]

@@ -66,7 +66,9 @@ def _register(name: str) -> None:
     @ACTIVATION.replaces(f"aten::{name}")
     def backward(grad: torch.Tensor, *operands: Any, **options: Any) -> Any:
         of = operands[place - 1] if len(operands) >= place else None
-        if not (isinstance(of, torch.Tensor) and is_plain(of) and is_plain(grad) and is_channels_last(of)):
+        if not isinstance(of, torch.Tensor) or grad.stride() == of.stride():
+            return NotImplemented  # nearly every call: one format, which torch keeps
+        if not (is_plain(of) and is_plain(grad) and is_channels_last(of)):
             return NotImplemented
         if grad.shape != of.shape or grad.dtype != of.dtype or not of.numel() or is_channels_last(grad):
             return NotImplemented

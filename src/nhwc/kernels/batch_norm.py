@@ -20,6 +20,9 @@ BATCH_NORM = kernel(
     native="torch's own kernels run, two to three times slower",
 )
 
+#: Below this many elements torch's loops run where they keep the format: coming here costs more than ours save.
+_WORTHWHILE = 65536
+_DTYPES = (torch.float32, torch.float64)
 
 _update_running = native.Function("update_running", "ippppddll")
 
@@ -35,7 +38,7 @@ def native_batch_norm(
     momentum: float,
     eps: float,
 ) -> Any:
-    if not training or input.dtype not in {torch.float32, torch.float64}:
+    if not training or input.numel() < _WORTHWHILE or input.dtype not in _DTYPES:
         return NotImplemented
     if not serves(input, weight, bias, running_mean, running_var):
         return NotImplemented
@@ -63,9 +66,11 @@ def native_batch_norm_backward(
     eps: float,  # noqa: ARG001
     output_mask: list[bool],
 ) -> Any:
-    if not train or save_mean is None or save_invstd is None or input.dtype not in {torch.float32, torch.float64}:
+    if not train or save_mean is None or save_invstd is None:
         return NotImplemented
-    if not (serves(input, weight) and is_plain(grad_out) and grad_out.dtype == input.dtype):
+    if input.numel() < _WORTHWHILE and grad_out.stride() == input.stride():
+        return NotImplemented
+    if not (input.dtype in _DTYPES and grad_out.dtype == input.dtype and is_plain(grad_out) and serves(input, weight)):
         return NotImplemented
     channels = input.shape[1]
     sizes = (1, input.numel() // channels, channels, channels)

@@ -4,6 +4,8 @@ A 1x1x1 convolution is a matrix product on the (N, D, H, W, C) view. In float32 
 leaves aside for one small volume and which takes channels last. What remains keeps torch's backend, and its result is
 brought back to channels last in one pass.
 
+The composites that only volumes reach are replaced, not ``aten::convolution``: a 2-D convolution never comes here.
+
 Private interface, read from torch 2.11 to 2.14: ``torch._C._select_conv_backend`` and its names.
 """
 
@@ -14,7 +16,7 @@ from typing import Any
 
 import torch
 
-from nhwc.kernels.dispatcher import AfterOriginal, is_plain
+from nhwc.kernels.dispatcher import is_plain, tracks_forward_gradients
 from nhwc.kernels.layouts import as_channels_last, from_rows, is_channels_last, rows_of
 from nhwc.kernels.registry import kernel
 
@@ -27,11 +29,91 @@ CONV3D = kernel(
 )
 
 _LOSING = {"Slow3d", "SlowDilated3d", "SlowTranspose3d"}
+_NAMES = {value: name for name, value in getattr(torch._C, "_ConvBackend").__members__.items()}
 
 
-@CONV3D.replaces("aten::convolution")
-def convolution(
-    input: torch.Tensor,  # noqa: A002 torch's name
+class _Convolution(torch.autograd.Function):
+    """Torch's own backends, with a result and gradients that are channels last.
+
+    arguments: stride, padding, dilation, transposed, output padding and groups, as ``aten::convolution`` has them.
+    """
+
+    @staticmethod
+    def forward(
+        ctx: Any,
+        input: torch.Tensor,  # noqa: A002 torch's name
+        weight: torch.Tensor,
+        bias: torch.Tensor | None,
+        arguments: tuple[Any, ...],
+    ) -> torch.Tensor:
+        ctx.save_for_backward(input, weight)
+        ctx.bias_sizes = None if bias is None else list(bias.shape)
+        ctx.arguments = arguments
+        stride, padding, dilation, transposed, _, groups = arguments
+        if not transposed and input.dtype == torch.float32 and _onednn_takes(weight):
+            result = torch.ops.aten.mkldnn_convolution(input, weight, bias, padding, stride, dilation, groups)
+        else:
+            result = torch.ops.aten.convolution(input, weight, bias, *arguments)
+        return as_channels_last(result)
+
+    @staticmethod
+    def backward(ctx: Any, grad: torch.Tensor) -> tuple[torch.Tensor | None, ...]:
+        input, weight = ctx.saved_tensors  # noqa: A001
+        wanted = list(ctx.needs_input_grad[:3])
+        found = torch.ops.aten.convolution_backward(grad, input, weight, ctx.bias_sizes, *ctx.arguments, wanted)
+        return (*map(_relaid, found), None)
+
+
+@CONV3D.replaces("aten::conv3d", "CompositeImplicitAutograd")
+def conv3d(
+    input: torch.Tensor,  # noqa: A002
+    weight: torch.Tensor,
+    bias: torch.Tensor | None = None,
+    stride: Sequence[int] = (1, 1, 1),
+    padding: Sequence[int] = (0, 0, 0),
+    dilation: Sequence[int] = (1, 1, 1),
+    groups: int = 1,
+) -> Any:
+    return _convolution(input, weight, bias, stride, padding, dilation, False, (0, 0, 0), groups)
+
+
+@CONV3D.replaces("aten::conv3d.padding", "CompositeImplicitAutograd")
+def conv3d_named_padding(
+    input: torch.Tensor,  # noqa: A002
+    weight: torch.Tensor,
+    bias: torch.Tensor | None = None,
+    stride: Sequence[int] = (1, 1, 1),
+    padding: str = "valid",
+    dilation: Sequence[int] = (1, 1, 1),
+    groups: int = 1,
+) -> Any:
+    if weight.dim() != 5 or padding not in {"same", "valid"}:
+        return NotImplemented
+    around = [step * (size - 1) for step, size in zip(_three(dilation), weight.shape[2:], strict=True)]
+    if padding == "valid":
+        around = [0, 0, 0]
+    elif set(_three(stride)) != {1} or any(size % 2 for size in around):
+        return NotImplemented  # torch refuses the one, and pads the other on one side more
+    sides = [size // 2 for size in around]
+    return _convolution(input, weight, bias, stride, sides, dilation, False, (0, 0, 0), groups)
+
+
+@CONV3D.replaces("aten::conv_transpose3d.input", "CompositeImplicitAutograd")
+def conv_transpose3d(
+    input: torch.Tensor,  # noqa: A002
+    weight: torch.Tensor,
+    bias: torch.Tensor | None = None,
+    stride: Sequence[int] = (1, 1, 1),
+    padding: Sequence[int] = (0, 0, 0),
+    output_padding: Sequence[int] = (0, 0, 0),
+    groups: int = 1,
+    dilation: Sequence[int] = (1, 1, 1),
+) -> Any:
+    return _convolution(input, weight, bias, stride, padding, dilation, True, output_padding, groups)
+
+
+def _convolution(
+    input: torch.Tensor,  # noqa: A002
     weight: torch.Tensor,
     bias: torch.Tensor | None,
     stride: Sequence[int],
@@ -41,72 +123,41 @@ def convolution(
     output_padding: Sequence[int],
     groups: int,
 ) -> Any:
-    if not _serves(input, weight) or min(dilation) < 1:
+    if not _serves(input, weight, bias) or min(dilation) < 1:
         return NotImplemented
+    stride, padding, dilation, output_padding = map(_three, (stride, padding, dilation, output_padding))
     arguments = (stride, padding, dilation, transposed, output_padding, groups)
     if _backend(input, weight, bias, *arguments) not in _LOSING:
         return NotImplemented
     if _is_product(weight, stride, padding, transposed, groups):
-        return from_rows(torch.nn.functional.linear(rows_of(input), weight.flatten(1), bias))
-    if not transposed and input.dtype == torch.float32 and _onednn_takes(weight):
-        result = torch.ops.aten.mkldnn_convolution(input, weight, bias, padding, stride, dilation, groups)
-        return as_channels_last(result)
-    return AfterOriginal(as_channels_last)
+        matrix = weight.permute(0, 2, 3, 4, 1).reshape(weight.shape[:2])
+        return from_rows(torch.nn.functional.linear(rows_of(input), matrix, bias))
+    return _Convolution.apply(input, weight, bias, arguments)
 
 
-@CONV3D.replaces("aten::convolution_backward")
-def convolution_backward(
-    grad_output: torch.Tensor,
-    input: torch.Tensor,  # noqa: A002
-    weight: torch.Tensor,
-    bias_sizes: Sequence[int] | None,  # noqa: ARG001 the operator's own
-    stride: Sequence[int],
-    padding: Sequence[int],
-    dilation: Sequence[int],
-    transposed: bool,
-    output_padding: Sequence[int],
-    groups: int,
-    output_mask: Sequence[bool],
-) -> Any:
-    if not (_serves(input, weight) and is_plain(grad_output) and grad_output.dtype == input.dtype):
-        return NotImplemented
-    arguments = (stride, padding, dilation, transposed, output_padding, groups)
-    if _backend(input, weight, None, *arguments) not in _LOSING:
-        return NotImplemented
-    if _is_product(weight, stride, padding, transposed, groups) and grad_output.numel():
-        return _product_backward(grad_output, input, weight, output_mask)
-    return AfterOriginal(lambda found: tuple(map(_relaid, found)))
-
-
-def _product_backward(
-    grad_output: torch.Tensor,
-    input: torch.Tensor,  # noqa: A002
-    weight: torch.Tensor,
-    wanted: Sequence[bool],
-) -> tuple[torch.Tensor | None, torch.Tensor | None, torch.Tensor | None]:
-    grad, matrix = rows_of(as_channels_last(grad_output)), weight.flatten(1)
-    flat = grad.reshape(-1, grad.shape[-1])
-    grad_weight = flat.t() @ rows_of(input).reshape(-1, input.shape[1]) if wanted[1] else None
-    return (
-        from_rows(grad @ matrix) if wanted[0] else None,
-        None if grad_weight is None else as_channels_last(grad_weight.view(weight.shape)),
-        flat.sum(0) if wanted[2] else None,
-    )
+def _three(sizes: Sequence[int]) -> list[int]:
+    return list(sizes) * 3 if len(sizes) == 1 else list(sizes)
 
 
 def _relaid(gradient: torch.Tensor | None) -> torch.Tensor | None:
-    return as_channels_last(gradient) if gradient is not None and gradient.dim() == 5 else gradient
+    if gradient is None or gradient.dim() != 5:
+        return gradient
+    if torch.is_grad_enabled():  # in a backward pass that is differentiated itself
+        return gradient.contiguous(memory_format=torch.channels_last_3d)
+    return as_channels_last(gradient)
 
 
-def _serves(input: torch.Tensor, weight: torch.Tensor) -> bool:  # noqa: A002
+def _serves(input: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor | None) -> bool:  # noqa: A002
     return (
         input.dim() == 5
         and weight.dim() == 5
         and is_plain(input)
         and is_plain(weight)
+        and (bias is None or is_plain(bias))
         and input.numel() > 0
         and weight.dtype == input.dtype
         and is_channels_last(input)
+        and not tracks_forward_gradients()
     )
 
 
@@ -118,11 +169,9 @@ def _backend(
 ) -> str:
     """The backend that torch would run, by name; empty where torch would refuse the call or cannot say."""
     try:
-        chosen = torch._C._select_conv_backend(input, weight, bias, *arguments)
+        return _NAMES.get(torch._C._select_conv_backend(input, weight, bias, *arguments), "")
     except (RuntimeError, AttributeError, TypeError):
         return ""
-    names = torch._C._ConvBackend.__members__  # type: ignore[attr-defined]
-    return next((name for name, value in names.items() if value == chosen), "")
 
 
 def _is_product(

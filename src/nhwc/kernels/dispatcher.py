@@ -115,3 +115,8 @@ def is_plain(tensor: object) -> bool:
 def tracks_forward_gradients() -> bool:
     """Whether a level of forward-mode differentiation is open: our own autograd functions have no formula for it."""
     return torch.autograd.forward_ad._current_level >= 0
+
+
+def wrapped(number: complex) -> torch.Tensor:
+    """The tensor that torch wraps a Python number in, on the CPU: a replacement gets the bare number in its stead."""
+    return torch.tensor(number, dtype={float: torch.float64, complex: torch.complex128}.get(type(number)), device="cpu")

@@ -28,14 +28,21 @@ from nhwc.kernels.registry import kernel
 CAT = kernel("cat", "cat of channels-last tensors, their channel slices, and contiguous tensors among them")
 SLICE = kernel("slice_backward", "the gradient of slices, chunks and splits")
 
+_RANKS = (4, 5)
 _copy_rows = native.Function("copy_rows", "iplplll")
 _join_channels = native.Function("join_channels", "ippplpl")
+#: Below this many elements torch's own cat runs where it keeps the format: coming here costs more than ours saves.
+_WORTHWHILE = 32768
 
 
 @CAT.replaces("aten::cat")
 def cat(tensors: Sequence[torch.Tensor], dim: int = 0) -> Any:
     first = tensors[0] if tensors else None
-    if first is None or first.dim() not in {4, 5} or not _joins(tensors, dim):
+    if first is None or first.dim() not in _RANKS:
+        return NotImplemented
+    if first.numel() * len(tensors) < _WORTHWHILE and all(map(is_channels_last, tensors)):
+        return NotImplemented
+    if not _joins(tensors, dim):
         return NotImplemented
     dim %= first.dim()
     if dim != 1 and all(map(is_channels_last, tensors)):
@@ -64,16 +71,19 @@ def _numbers(values: Sequence[Any]) -> Any:
 def _joins(tensors: Sequence[torch.Tensor], dim: int) -> bool:
     """Whether the result belongs in channels last: one operand is, none is of a layout, shape or dtype of its own."""
     first = tensors[0]
-    if not -first.dim() <= dim < first.dim():
+    rank, dtype = first.dim(), first.dtype
+    if not -rank <= dim < rank:
         return False
-    rest = [size for place, size in enumerate(first.shape) if place != dim % first.dim()]
+    dim %= rank
+    before, after = first.shape[:dim], first.shape[dim + 1 :]
     found = False
     for each in tensors:
-        if each.dim() != first.dim() or each.dtype != first.dtype or not is_plain(each) or not each.numel():
+        if each.dim() != rank or each.dtype != dtype or not is_plain(each) or not each.numel():
             return False
-        if [size for place, size in enumerate(each.shape) if place != dim % first.dim()] != rest:
+        shape = each.shape
+        if shape[:dim] != before or shape[dim + 1 :] != after:
             return False
-        last = each.shape[1] > 1 and (is_channels_last(each) or pixel_step(each) is not None)
+        last = shape[1] > 1 and pixel_step(each) is not None
         if not last and not strides_are_contiguous(each) and not is_channels_last(each):
             return False
         found = found or last

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import functools
 import math
 from collections.abc import Sequence
-from typing import Any
+from typing import NamedTuple
 
 import torch
 
@@ -18,15 +19,45 @@ _from_rows = native.Function("from_rows", "ipplll")
 _FORMAT = {4: torch.channels_last, 5: torch.channels_last_3d}
 
 
-def is_channels_last(tensor: Any) -> bool:
-    """Whether torch takes ``tensor`` (4-D or 5-D, CPU, plain) for channels last: by canonical strides, not by luck.
+class _Order(NamedTuple):
+    """What strides say of a shape. last, plain: the very strides of a fresh channels-last or contiguous tensor.
 
-    A tensor that is contiguous as well (C == 1, H == W == 1) counts by the strides that it has, as in torch.
+    A tensor that is both in torch's eyes (C == 1, H == W == 1) counts by the strides that it has.
     """
-    rank = tensor.dim()
-    if rank not in _FORMAT or tensor.device.type != "cpu" or not tensor.is_contiguous(memory_format=_FORMAT[rank]):
-        return False
-    return tensor.stride() == canonical_strides(tensor.shape) and not strides_are_contiguous(tensor)
+
+    last: bool
+    plain: bool
+    pixel_step: int | None
+
+
+@functools.lru_cache(maxsize=4096)
+def _order(shape: Sequence[int], strides: Sequence[int]) -> _Order:
+    """Remembered, since every replaced call asks it, and a step asks about the same few hundred shapes."""
+    plain, step = True, 1
+    for size, stride in zip(reversed(shape), reversed(strides), strict=True):
+        plain = plain and stride == step
+        step *= max(size, 1)
+    if len(shape) not in _FORMAT:
+        return _Order(False, plain, None)
+    return _Order(not plain and tuple(strides) == canonical_strides(shape), plain, _pixel_step(shape, strides))
+
+
+def _pixel_step(shape: Sequence[int], strides: Sequence[int]) -> int | None:
+    if strides[1] != 1:
+        return None
+    step = expected = strides[-1]
+    for dim in (*range(len(shape) - 1, 1, -1), 0):
+        if strides[dim] != expected:
+            return None
+        expected *= shape[dim]
+    return step if step >= shape[1] else None
+
+
+def is_channels_last(tensor: torch.Tensor) -> bool:
+    """Whether ``tensor`` is a 4-D or 5-D one on the CPU with canonical channels-last strides, and these are not the
+    contiguous ones as well.
+    """
+    return tensor.is_cpu and tensor.layout is torch.strided and _order(tensor.shape, tensor.stride()).last
 
 
 def loops_serve(tensor: torch.Tensor) -> bool:
@@ -42,14 +73,7 @@ def loops_serve(tensor: torch.Tensor) -> bool:
 
 def strides_are_contiguous(tensor: torch.Tensor) -> bool:
     """Whether the strides are the very ones of a fresh contiguous tensor; where both formats hold, they say which."""
-    if not tensor.is_contiguous():
-        return False
-    step = 1
-    for size, stride in zip(reversed(tensor.shape), reversed(tensor.stride()), strict=True):
-        if stride != step:
-            return False
-        step *= max(size, 1)
-    return True
+    return _order(tensor.shape, tensor.stride()).plain
 
 
 def canonical_strides(shape: Sequence[int]) -> tuple[int, ...]:
@@ -106,14 +130,9 @@ def pixel_step(tensor: torch.Tensor) -> int | None:
 
     C, or more where it is some channels of a wider tensor.
     """
-    if tensor.dim() not in _FORMAT or tensor.device.type != "cpu" or tensor.stride(1) != 1:
+    if not tensor.is_cpu or tensor.layout is not torch.strided:
         return None
-    step = expected = tensor.stride(-1)
-    for dim in (*range(tensor.dim() - 1, 1, -1), 0):
-        if tensor.stride(dim) != expected:
-            return None
-        expected *= tensor.shape[dim]
-    return step if step >= tensor.shape[1] else None
+    return _order(tensor.shape, tensor.stride()).pixel_step
 
 
 def transpose(source: torch.Tensor, target: torch.Tensor) -> bool:

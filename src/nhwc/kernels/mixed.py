@@ -11,7 +11,7 @@ from typing import Any
 
 import torch
 
-from nhwc.kernels.dispatcher import is_plain
+from nhwc.kernels.dispatcher import is_plain, wrapped
 from nhwc.kernels.layouts import as_channels_last, is_channels_last, strides_are_contiguous
 from nhwc.kernels.registry import kernel
 
@@ -22,6 +22,7 @@ MIXED = kernel(
     uses=("conversion",),
 )
 
+_RANKS = (4, 5)
 _OPERATORS = ("add.Tensor", "sub.Tensor", "mul.Tensor", "div.Tensor", "maximum", "minimum")
 
 
@@ -34,7 +35,8 @@ def _register(name: str) -> None:
     def pointwise(self: Any, other: Any, **options: Any) -> Any:
         if not (isinstance(self, torch.Tensor) and isinstance(other, torch.Tensor)):
             return _with_number(into, self, other, **options)
-        if self.dim() not in {4, 5} or self.dim() != other.dim() or not _wins(self, other):
+        rank = self.dim()
+        if rank != other.dim() or rank not in _RANKS or self.stride() == other.stride() or not _wins(self, other):
             return NotImplemented
         return run(as_channels_last(self), as_channels_last(other), **options)
 
@@ -46,7 +48,7 @@ def _with_number(into: Callable[..., torch.Tensor], self: Any, other: Any, **opt
     """
     tensor = self if isinstance(self, torch.Tensor) else other
     if not isinstance(tensor, torch.Tensor):
-        self = tensor = torch.tensor(self)
+        self = tensor = wrapped(self)
     number = other if tensor is self else self
     if tensor.is_floating_point() and isinstance(number, int | float):
         dtype = tensor.dtype  # no number changes it: the case of nearly every call

@@ -61,18 +61,12 @@ class Function:
     def __init__(self, name: str, signature: str) -> None:
         self.name = name
         self._signature = signature
-        self._pointers = tuple(at for at, letter in enumerate(signature) if letter == "p")
         self._call: Any = None
 
     def __call__(self, *arguments: Any) -> None:
         if self._call is None:
             self._call = self._found()
-        values = list(arguments)
-        for at in self._pointers:
-            value = values[at]
-            if isinstance(value, torch.Tensor):
-                values[at] = value.data_ptr()
-        self._call(*values)
+        self._call(*[each.data_ptr() if isinstance(each, torch.Tensor) else each for each in arguments])
 
     def _found(self) -> Any:
         library, found = _loaded()
