@@ -13,7 +13,14 @@ import torch
 
 from nhwc.kernels import native
 from nhwc.kernels.dispatcher import is_plain
-from nhwc.kernels.layouts import as_channels_last, empty_channels_last, from_rows, is_channels_last, rows_of
+from nhwc.kernels.layouts import (
+    as_channels_last,
+    empty_channels_last,
+    from_rows,
+    is_channels_last,
+    pixel_step,
+    rows_of,
+)
 from nhwc.kernels.registry import kernel
 
 ACTIVATION = kernel(
@@ -70,8 +77,8 @@ def _register(name: str) -> None:
             return NotImplemented  # nearly every call: one format, which torch keeps
         if not (is_plain(of) and is_plain(grad) and is_channels_last(of)):
             return NotImplemented
-        if grad.shape != of.shape or grad.dtype != of.dtype or not of.numel() or is_channels_last(grad):
-            return NotImplemented
+        if grad.shape != of.shape or grad.dtype != of.dtype or not of.numel() or pixel_step(grad) is not None:
+            return NotImplemented  # some channels of a wider gradient lie in the input's order too, which torch keeps
         if name in _NATIVE and native.is_available() and _is_expanded_over_space(grad):
             low, high = ([float(each) for each in operands[1:3]] + [0.0, 0.0])[:2]
             return _from_expanded(_NATIVE[name], grad, of, low, high)
