@@ -4,7 +4,7 @@ import json
 from typing import Any
 
 import pytest
-from ops.made_up import survey
+from made_up_operators import survey
 
 from nhwc.errors import SchemaError
 from nhwc.schema import OPS_VERSION, dump_ops, load_ops

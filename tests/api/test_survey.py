@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 import torch
-from ops.made_up import row
+from made_up_operators import row
 
 import nhwc.ops
 from nhwc.api import surveying

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 from cli.conftest import Ran
-from ops.made_up import LOSES, ROWS, row, survey
+from made_up_operators import LOSES, ROWS, row, survey
 from typer.testing import CliRunner
 
 from nhwc.cli.main import app

@@ -2,7 +2,7 @@
 
 import re
 
-from ops.made_up import KEEPS, row, survey
+from made_up_operators import KEEPS, row, survey
 
 from nhwc.report.ops.to_html import render_html
 
