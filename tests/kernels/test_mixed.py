@@ -68,3 +68,17 @@ def test_any_other_pair_answers_as_before(
 ) -> None:
     conformance.compare_calls("mixed_pointwise", lambda: call(first, second), "first, second")
     conformance.compare_calls("mixed_pointwise", lambda: call(second, first), "second, first")
+
+
+@pytest.mark.parametrize("number", [2, 0.5, -0.0, True, float("nan"), 1 + 2j])
+@pytest.mark.parametrize("tensor", [torch.randn(3), torch.tensor(1.5), torch.arange(3), torch.randn(2).bfloat16()])
+@every
+def test_numbers_answer_as_before(call: Callable[..., torch.Tensor], tensor: torch.Tensor, number: complex) -> None:
+    for operands in ((tensor, number), (number, tensor)):
+        conformance.compare_calls("mixed_pointwise", lambda operands=operands: call(*operands), str(operands))
+
+
+def test_the_sign_of_a_zero_is_kept() -> None:
+    with nhwc.kernels.use("mixed_pointwise"):
+        assert torch.copysign(torch.ones(1), torch.ones(1) * 0.0) == 1
+        assert torch.copysign(torch.ones(1), torch.ones(1) * -0.0) == -1

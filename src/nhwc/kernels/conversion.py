@@ -30,7 +30,7 @@ _FORMATS = {torch.contiguous_format, *_LAST.values()}
 @CONVERSION.replaces("aten::clone")
 def clone(self: Any, *, memory_format: torch.memory_format | None = None) -> Any:
     if not isinstance(self, torch.Tensor):
-        return wrapped(self)
+        return wrapped(self).clone()
     return _converted(self, memory_format)
 
 

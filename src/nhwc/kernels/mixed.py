@@ -11,7 +11,7 @@ from typing import Any
 
 import torch
 
-from nhwc.kernels.dispatcher import is_plain, wrapped
+from nhwc.kernels.dispatcher import OnOperands, is_plain, wrapped
 from nhwc.kernels.layouts import as_channels_last, is_channels_last, strides_are_contiguous
 from nhwc.kernels.registry import kernel
 
@@ -27,8 +27,7 @@ _OPERATORS = ("add.Tensor", "sub.Tensor", "mul.Tensor", "div.Tensor", "maximum",
 
 
 def _register(name: str) -> None:
-    packet, _, overload = name.partition(".")
-    run: Callable[..., Any] = getattr(getattr(torch.ops.aten, packet), overload or "default")
+    packet = name.partition(".")[0]
     into: Callable[..., torch.Tensor] = getattr(torch.ops.aten, packet).out
 
     @MIXED.replaces(f"aten::{name}")
@@ -38,22 +37,22 @@ def _register(name: str) -> None:
         rank = self.dim()
         if rank != other.dim() or rank not in _RANKS or self.stride() == other.stride() or not _wins(self, other):
             return NotImplemented
-        return run(as_channels_last(self), as_channels_last(other), **options)
+        return OnOperands((as_channels_last(self), as_channels_last(other)))
 
 
-def _with_number(into: Callable[..., torch.Tensor], self: Any, other: Any, **options: Any) -> torch.Tensor:
-    """An operand that torch wrapped a Python number in comes unwrapped, and cannot be handed on to the original kernel.
+def _with_number(into: Callable[..., torch.Tensor], self: Any, other: Any, **options: Any) -> Any:
+    """An operand that torch wrapped a Python number in comes unwrapped: the original kernel is given a tensor again.
 
-    Its variant that writes into a given tensor takes numbers: same type promotion, same layout.
+    A tensor of no dimensions promotes as the number does, where the other has dimensions and is of floating point. Else
+    the variant that writes into a given tensor takes the number itself: same type promotion, same layout.
     """
     tensor = self if isinstance(self, torch.Tensor) else other
     if not isinstance(tensor, torch.Tensor):
         self = tensor = wrapped(self)
     number = other if tensor is self else self
-    if tensor.is_floating_point() and isinstance(number, int | float):
-        dtype = tensor.dtype  # no number changes it: the case of nearly every call
-    else:
-        dtype = torch.result_type(self, other)
+    if tensor.dim() and tensor.is_floating_point() and isinstance(number, int | float):
+        return OnOperands((tensor, wrapped(number)) if tensor is self else (wrapped(number), tensor))
+    dtype = torch.result_type(self, other)
     if into is torch.ops.aten.div.out and not (dtype.is_floating_point or dtype.is_complex):
         dtype = torch.get_default_dtype()
     return into(self, other, **options, out=torch.empty_like(tensor, dtype=dtype))
