@@ -29,7 +29,8 @@ CONV3D = kernel(
 )
 
 _LOSING = {"Slow3d", "SlowDilated3d", "SlowTranspose3d"}
-_NAMES = {value: name for name, value in getattr(torch._C, "_ConvBackend").__members__.items()}
+_BACKENDS = getattr(torch._C, "_ConvBackend", None)
+_NAMES = {} if _BACKENDS is None else {value: name for name, value in _BACKENDS.__members__.items()}
 
 
 class _Convolution(torch.autograd.Function):
