@@ -30,7 +30,7 @@ CONV3D = kernel(
 
 _LOSING = {"Slow3d", "SlowDilated3d", "SlowTranspose3d"}
 _BACKENDS = getattr(torch._C, "_ConvBackend", None)
-_NAMES = {} if _BACKENDS is None else {value: name for name, value in _BACKENDS.__members__.items()}
+_NAMES: dict[Any, str] = {} if _BACKENDS is None else {value: name for name, value in _BACKENDS.__members__.items()}
 
 
 class _Convolution(torch.autograd.Function):
