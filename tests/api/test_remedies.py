@@ -1,11 +1,14 @@
 """Findings name the kernel that would help; with the kernels on the losses are gone."""
 
+import re
+
 import pytest
 import torch
 from torch import nn
 
 import nhwc
 from nhwc.api.auditing import AuditReport
+from nhwc.rules import advice
 
 LOSSES = {"NH101", "NH102", "NH201", "NH202", "NH203"}
 
@@ -67,3 +70,15 @@ class Converting(Normed):
 def test_a_conversion_by_hand_is_told_the_kernel_that_makes_it_faster() -> None:
     findings = audit(Converting(), repeats=0).findings
     assert [finding.operator for finding in findings if finding.kernel == "conversion"] == ["to"]
+
+
+def test_advice_that_names_a_kernel_names_one_that_replaces_the_operator() -> None:
+    named = {
+        operator: name
+        for operator, text in advice._BY_OPERATOR.items()
+        for name in re.findall(r"nhwc\.kernels\.use\('(\w+)'\)", text)
+    }
+    assert {"roi_align", "deform_conv2d", "im2col"} <= set(named)
+    for operator, name in named.items():
+        kernel = next(each for each in nhwc.kernels.kernels() if each.name == name)
+        assert any(replaced.partition("::")[2] == operator for replaced in kernel.operators), operator
