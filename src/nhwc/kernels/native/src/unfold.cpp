@@ -99,7 +99,7 @@ void fold(const void* columns, void* image, const Windows& g) {
             const int64_t sample = block / g.blocks(), c = block % g.blocks() * SIDE;
             const int64_t count = std::min(SIDE, g.channels - c);
             const T* from = static_cast<const T*>(columns) + (sample * g.channels + c) * g.window() * g.places();
-            std::fill(sums.begin(), sums.end(), A(0));
+            std::fill(sums.begin(), sums.begin() + count * padded, A(0));
             for (int64_t at = 0; at < g.window_high; ++at) {
                 const int64_t place = g.place_of(row, at);
                 if (place < 0) continue;
