@@ -73,6 +73,22 @@ def _roi_align(x: torch.Tensor, boxes: torch.Tensor) -> torch.Tensor:
     return ops.roi_align(x, boxes, 7, sampling_ratio=2)
 
 
+def _roi_pool(x: torch.Tensor, boxes: torch.Tensor) -> torch.Tensor:
+    return ops.roi_pool(x, boxes, 7)
+
+
+def _ps_roi_align(x: torch.Tensor, boxes: torch.Tensor) -> torch.Tensor:
+    return ops.ps_roi_align(x, boxes, 7, sampling_ratio=2)
+
+
+def _ps_roi_pool(x: torch.Tensor, boxes: torch.Tensor) -> torch.Tensor:
+    return ops.ps_roi_pool(x, boxes, 7)
+
+
+def _deform_conv(x: torch.Tensor, offset: torch.Tensor, weight: torch.Tensor) -> torch.Tensor:
+    return ops.deform_conv2d(x, offset, weight, padding=(1, 1))
+
+
 CASES: tuple[Case, ...] = (
     Case("instance_norm", "instance_norm 3-D", F.instance_norm, (VOLUME,)),
     Case("instance_norm", "instance_norm 2-D", F.instance_norm, (IMAGE,)),
@@ -147,4 +163,16 @@ CASES: tuple[Case, ...] = (
         lambda: (_grid(1, 32, 48, 48),),
     ),
     Case("roi_align", "roi_align, 256 boxes", _roi_align, ((2, 256, 50, 50),), lambda: (_boxes(256, 50.0),)),
+    Case("roi_pool", "roi_pool, 256 boxes", _roi_pool, ((2, 256, 50, 50),), lambda: (_boxes(256, 50.0),)),
+    Case("ps_roi_align", "ps_roi_align, 256 boxes", _ps_roi_align, ((2, 490, 50, 50),), lambda: (_boxes(256, 50.0),)),
+    Case("ps_roi_pool", "ps_roi_pool, 256 boxes", _ps_roi_pool, ((2, 490, 50, 50),), lambda: (_boxes(256, 50.0),)),
+    Case(
+        "deform_conv2d",
+        "deform_conv2d 3x3",
+        _deform_conv,
+        ((2, 128, 28, 28), (2, 18, 28, 28)),
+        lambda: (torch.randn(128, 128, 3, 3, generator=torch.Generator().manual_seed(4)),),
+    ),
+    Case("unfold", "unfold 3x3", lambda x: F.unfold(x, 3, padding=1), ((4, 64, 56, 56),)),
+    Case("unfold", "unfold to patches of 4x4", lambda x: F.unfold(x, 4, stride=4), (IMAGE,)),
 )

@@ -1,11 +1,15 @@
 """Findings name the kernel that would help; with the kernels on the losses are gone."""
 
+import re
+
 import pytest
 import torch
 from torch import nn
+from torchvision import ops
 
 import nhwc
 from nhwc.api.auditing import AuditReport
+from nhwc.rules import advice
 
 LOSSES = {"NH101", "NH102", "NH201", "NH202", "NH203"}
 
@@ -32,12 +36,36 @@ class Gated(Normed):
         return nn.functional.silu(self.second(self.first(x))).mean((2, 3))
 
 
+class Pooled(Normed):
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        boxes = torch.tensor([[0.0, 1.0, 1.0, 20.0, 20.0], [1.0, 3.0, 3.0, 15.0, 30.0]])
+        return self.second(ops.roi_pool(self.first(x), boxes, 4))
+
+
+class Deformed(Normed):
+    def __init__(self) -> None:
+        super().__init__()
+        self.offsets = nn.Conv2d(16, 18, 3, padding=1)
+        self.deformed = ops.DeformConv2d(16, 16, 3, padding=1)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        x = self.first(x)
+        return self.second(self.deformed(x, self.offsets(x)))
+
+
 def audit(model: nn.Module, **options: int) -> AuditReport:
     return nhwc.audit(model, torch.randn(2, 3, 32, 32), train=True, **options)
 
 
 @pytest.mark.parametrize(
-    ("model", "kernel"), [(Normed, "instance_norm"), (Shuffled, "channel_shuffle"), (Gated, "activation_backward")]
+    ("model", "kernel"),
+    [
+        (Normed, "instance_norm"),
+        (Shuffled, "channel_shuffle"),
+        (Gated, "activation_backward"),
+        (Pooled, "roi_pool"),
+        (Deformed, "deform_conv2d"),
+    ],
 )
 def test_the_kernel_is_named_and_with_it_the_loss_is_gone(model: type[Normed], kernel: str) -> None:
     without = audit(model(), repeats=2)
@@ -67,3 +95,15 @@ class Converting(Normed):
 def test_a_conversion_by_hand_is_told_the_kernel_that_makes_it_faster() -> None:
     findings = audit(Converting(), repeats=0).findings
     assert [finding.operator for finding in findings if finding.kernel == "conversion"] == ["to"]
+
+
+def test_advice_that_names_a_kernel_names_one_that_replaces_the_operator() -> None:
+    named = {
+        operator: name
+        for operator, text in advice._BY_OPERATOR.items()
+        for name in re.findall(r"nhwc\.kernels\.use\('(\w+)'\)", text)
+    }
+    assert {"roi_align", "deform_conv2d", "im2col"} <= set(named)
+    for operator, name in named.items():
+        kernel = next(each for each in nhwc.kernels.kernels() if each.name == name)
+        assert any(replaced.partition("::")[2] == operator for replaced in kernel.operators), operator

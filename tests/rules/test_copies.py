@@ -212,6 +212,7 @@ def test_nh102_copy_inside_a_kernel() -> None:
     step.call("roi_align", [x], step.tensor((3, 8, 2, 2), FIRST), copies=(copied(x, FIRST),))
     (finding,) = find(step.trace())
     assert (finding.code, finding.operator, finding.bytes, finding.cause) == ("NH102", "roi_align", BYTES, None)
+    assert "nhwc.kernels.use('roi_align')" in finding.advice
 
 
 def test_nh102_counts_every_copy_inside_a_backward() -> None:

@@ -269,3 +269,25 @@ def test_nh205_not_in_contiguous_and_not_on_a_device_without_measurements() -> N
     elsewhere = replace(step.input(), device="cuda:0")
     step.call("native_group_norm", [elsewhere], replace(step.tensor(SHAPE), device="cuda:0"))
     assert find(step.trace()) == []
+
+
+def test_nh201_not_places_beside_values_that_keep_the_format() -> None:
+    step = Step()
+    values, places = step.tensor((3, 8, 2, 2), LAST), replace(step.tensor((3, 8, 2, 2), FIRST), dtype="int32")
+    step.call("roi_pool", [step.input()], [values, places])
+    assert find(step.trace()) == []
+
+
+def test_nh201_places_alone_are_what_an_operator_writes() -> None:
+    step = Step()
+    step.call("argsort", [step.input()], replace(step.tensor(SHAPE, FIRST), dtype="int64"))
+    (finding,) = find(step.trace(), ["NH201"])
+    assert finding.operator == "argsort"
+
+
+def test_nh202_not_the_gradient_of_a_contiguous_weight() -> None:
+    step = Step()
+    x, gradient, weight = step.input(), step.tensor(SHAPE, LAST), step.parameter("w", WEIGHT, FIRST)
+    outputs = [step.tensor(SHAPE, LAST), step.tensor(WEIGHT, FIRST)]
+    step.call("_deform_conv2d_backward", [gradient, x, weight], outputs, phase=Phase.BACKWARD)
+    assert find(step.trace(), ["NH201", "NH202"]) == []

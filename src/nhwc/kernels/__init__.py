@@ -13,6 +13,7 @@ from nhwc.kernels import (
     batch_norm,
     conv3d,
     conversion,
+    deform_conv,
     grid_sample,
     indexing,
     joining,
@@ -22,8 +23,11 @@ from nhwc.kernels import (
     pool_maximum,
     pool_unpool,
     roi,
+    roi_pool,
+    roi_position,
     shuffle,
     softmax,
+    unfold,
 )
 from nhwc.kernels.registry import Kernel, kernels, replacing
 from nhwc.kernels.switch import active, disable, enable, use
@@ -36,6 +40,7 @@ FAMILIES = (
     batch_norm,
     conv3d,
     conversion,
+    deform_conv,
     grid_sample,
     indexing,
     joining,
@@ -45,6 +50,9 @@ FAMILIES = (
     pool_maximum,
     pool_unpool,
     roi,
+    roi_pool,
+    roi_position,
     shuffle,
     softmax,
+    unfold,
 )

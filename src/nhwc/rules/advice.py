@@ -5,14 +5,23 @@ from __future__ import annotations
 from nhwc.model import Call, TensorMeta
 from nhwc.rules.flow import CONVOLUTIONS, caller_name, copy_ends
 
+
+def _kernel(name: str) -> str:
+    """For recordings of compiled code and of GPUs; where a kernel would help, the audit says so itself."""
+    return f"in eager code on the CPU nhwc.kernels.use({name!r}) keeps channels last"
+
+
 _BY_OPERATOR = {
     "instance_norm": "use group_norm with one group per channel: the same numbers without running statistics",
     "avg_pool3d": "use max_pool3d or a strided convolution where the model allows, or keep this part contiguous",
     "adaptive_avg_pool3d": "use mean over space where the output size is 1, or pool after the last convolution",
-    "roi_align": "convert the feature map once before all calls; torchvision's RoI kernels read contiguous only",
-    "roi_pool": "convert the feature map once before all calls; torchvision's RoI kernels read contiguous only",
-    "ps_roi_align": "convert the feature map once before all calls; torchvision's RoI kernels read contiguous only",
-    "deform_conv2d": "keep the layers around deform_conv2d in contiguous format; its kernel reads contiguous only",
+    **{
+        name: f"{_kernel(name)}; elsewhere convert the feature map once before all calls"
+        for name in ("roi_align", "roi_pool", "ps_roi_align", "ps_roi_pool")
+    },
+    "deform_conv2d": f"{_kernel('deform_conv2d')}; elsewhere keep the layers around deform_conv2d in contiguous format",
+    "im2col": f"{_kernel('unfold')}; elsewhere unfold before the channels-last part",
+    "col2im": f"{_kernel('unfold')} where each place's values lie side by side: fold(tokens.transpose(1, 2), ...)",
     "repeat_interleave": "use torch.nn.functional.interpolate(mode='nearest'), which keeps channels last",
     "index_select": "gather along N, H or W before the channels-last part, or use narrow and chunk, which are views",
     "repeat": "use expand where the result is only read, or interpolate(mode='nearest')",

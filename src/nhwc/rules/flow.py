@@ -276,12 +276,19 @@ class Flow:
         return None
 
     def _fresh(self, call: Call) -> list[TensorMeta]:
-        """What the call wrote anew: outputs that are no alias of an input, and no gradients of parameters."""
+        """What the call wrote anew: outputs that are no alias of an input, and no gradients of parameters.
+
+        Nor places (of maxima, of channels) beside values: who reads them with an image in the other format is told so.
+        """
         known = {meta.storage for meta in call.inputs}
         fresh = [meta for meta in call.outputs if meta.storage not in known]
         if call.name == "convolution_backward":
             fresh = [meta for meta in fresh if meta.shape == call.inputs[1].shape and meta is not call.outputs[-1]][:1]
-        return fresh
+        elif call.phase is Phase.BACKWARD:
+            images = {meta.shape for meta in call.inputs if not self.is_parameter(meta)}
+            weights = {meta.shape for meta in call.inputs if self.is_parameter(meta)} - images
+            fresh = [meta for meta in fresh if meta.shape not in weights]
+        return [meta for meta in fresh if not _is_integer(meta)] or fresh
 
     def _is_weight_operand(self, call: Call, position: int) -> bool:
         return position == (2 if call.name == "convolution_backward" else 1)
@@ -304,6 +311,10 @@ class Flow:
             for meta in (*call.inputs, *call.outputs):
                 if len(meta.shape) in (4, 5) and order_of(meta) is Order.PLANES:
                     self._images[meta.storage] = Order.PLANES
+
+
+def _is_integer(meta: TensorMeta) -> bool:
+    return meta.dtype.removeprefix("torch.").startswith(("int", "uint"))
 
 
 def _with_batch(meta: TensorMeta) -> TensorMeta:
