@@ -108,7 +108,7 @@ def test_odd_shapes_answer_alike() -> None:
         conformance.check_shapes(KERNEL, lambda x, at=at: torch.ops.aten.max_unpool2d(x, at, [4, 5]), [shape])
 
 
-@pytest.mark.filterwarnings("ignore:`torch.jit.script`:FutureWarning")  # torch's own, on its first forward gradient
+@pytest.mark.filterwarnings("ignore:`torch.jit")  # torch's own, on its first forward gradient
 def test_forward_mode_takes_the_originals_formula() -> None:
     image, at = (each.detach() for each in SAMPLES[0].operands(torch.float64))
     with nhwc.kernels.use(KERNEL), forward_ad.dual_level():

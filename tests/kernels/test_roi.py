@@ -137,6 +137,7 @@ def test_bad_input_is_refused_in_torchvisions_words() -> None:
         )
 
 
+@pytest.mark.filterwarnings("ignore:`torch.jit")  # torch's own, in its 2.11
 def test_compiled_code_gets_the_strides_that_it_was_promised() -> None:
     image, boxes = FEW[1].operands(torch.float32)
 
