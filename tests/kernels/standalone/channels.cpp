@@ -10,12 +10,13 @@ void softmax(int64_t rows, int64_t channels, int logarithm) {
     // one row with a NaN, one with nothing but a finite value
     if (rows > 2 && channels > 1) {
         nhwc::store(&x[0], std::numeric_limits<nhwc::accumulate_t<T>>::quiet_NaN());
-        for (int64_t c = 1; c < channels; ++c) nhwc::store(&x[channels + c], -std::numeric_limits<nhwc::accumulate_t<T>>::infinity());
+        for (int64_t c = 1; c < channels; ++c)
+            nhwc::store(&x[channels + c], -std::numeric_limits<nhwc::accumulate_t<T>>::infinity());
     }
     const auto grad = values<T>(rows * channels);
     std::vector<T> y(x.size()), dx(x.size());
-    function<void(int, const void*, void*, int, int64_t, int64_t)>("softmax_forward")(code<T>(), x.data(), y.data(), logarithm,
-                                                                                     rows, channels);
+    function<void(int, const void*, void*, int, int64_t, int64_t)>("softmax_forward")(code<T>(), x.data(), y.data(),
+                                                                                      logarithm, rows, channels);
     function<void(int, const void*, const void*, void*, int, int64_t, int64_t)>("softmax_backward")(
         code<T>(), grad.data(), y.data(), dx.data(), logarithm, rows, channels);
     for (int64_t r = 0; r < rows; ++r) {
@@ -53,9 +54,10 @@ void group_norm(int64_t samples, int64_t rows, int64_t channels, int64_t groups)
     const auto x = values<T>(samples * rows * channels), weight = values<T>(channels), bias = values<T>(channels);
     std::vector<T> y(x.size());
     std::vector<A> mean(static_cast<size_t>(samples * groups)), rstd(mean);
-    function<void(int, int, const void*, const void*, const void*, void*, void*, void*, int64_t, int64_t, int64_t, int64_t, double)>(
-        "group_norm_forward")(code<T>(), code<T>(), x.data(), weight.data(), bias.data(), y.data(), mean.data(), rstd.data(),
-                              samples, rows, channels, groups, EPS);
+    function<void(int, int, const void*, const void*, const void*, void*, void*, void*, int64_t, int64_t, int64_t,
+                  int64_t, double)>("group_norm_forward")(code<T>(), code<T>(), x.data(), weight.data(), bias.data(),
+                                                          y.data(), mean.data(), rstd.data(), samples, rows, channels,
+                                                          groups, EPS);
     const int64_t width = channels / groups;
     std::vector<double> wanted(x.size());
     for (int64_t n = 0; n < samples; ++n)
@@ -73,7 +75,8 @@ void group_norm(int64_t samples, int64_t rows, int64_t channels, int64_t groups)
             });
         }
     // in float64 the plain sum's own error shows
-    close(y, wanted, std::is_same<T, double>::value ? 64 : 8, label<T>("group_norm", {samples, rows, channels, groups}));
+    close(y, wanted, std::is_same<T, double>::value ? 64 : 8,
+          label<T>("group_norm", {samples, rows, channels, groups}));
 }
 
 double slope(int kind, double g, double of, double low, double high) {
@@ -105,9 +108,9 @@ void activation(int kind, int64_t channels) {
     const auto grad = values<T>(SAMPLES * channels), of = values<T>(SAMPLES * ROWS * channels);
     std::vector<T> to(of.size());
     std::vector<double> wanted;
-    function<void(int, int, const void*, int64_t, int64_t, const void*, void*, int64_t, int64_t, int64_t, double, double)>(
-        "activation_backward")(code<T>(), kind, grad.data(), channels, 1, of.data(), to.data(), SAMPLES, ROWS, channels, LOW,
-                               HIGH);
+    function<void(int, int, const void*, int64_t, int64_t, const void*, void*, int64_t, int64_t, int64_t, double,
+                  double)>("activation_backward")(code<T>(), kind, grad.data(), channels, 1, of.data(), to.data(),
+                                                  SAMPLES, ROWS, channels, LOW, HIGH);
     for (int64_t place = 0; place < SAMPLES * ROWS * channels; ++place) {
         const double g = at(grad, place / (ROWS * channels) * channels + place % channels);
         wanted.push_back(slope(kind, g, at(of, place), LOW, HIGH));

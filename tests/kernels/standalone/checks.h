@@ -106,9 +106,9 @@ std::string label(const char* family, std::initializer_list<int64_t> numbers) {
     return made;
 }
 
-void moves();        // moves.cpp
-void channels();     // channels.cpp
-void windows();      // windows.cpp
-void sampling();     // sampling.cpp
+void moves();     // moves.cpp
+void channels();  // channels.cpp
+void windows();   // windows.cpp
+void sampling();  // sampling.cpp
 
 }  // namespace checks

@@ -21,7 +21,7 @@ void converts(int64_t channels, int64_t pixels) {
     same(rows, wanted, "to_rows " + what);
     if (step != channels) return;
     function<void(int, const void*, void*, int64_t, int64_t, int64_t)>("from_rows")(sizeof(T), rows.data(), back.data(),
-                                                                                 SAMPLES, channels, pixels);
+                                                                                    SAMPLES, channels, pixels);
     same(back, plain, "from_rows " + what);
 }
 
@@ -30,21 +30,22 @@ void rearranges(int64_t rows, int64_t outer, int64_t inner) {
     const int64_t width = outer * inner, taken = width + 3, left = width / 2;
     const auto from = bits<T>(rows * width);
     std::vector<T> shuffled(from.size()), copied(static_cast<size_t>(rows * (width + 5))), joined(from.size());
-    std::vector<T> gathered(static_cast<size_t>(rows * taken)), wanted(shuffled), into(copied), twice(joined), picked(gathered);
+    std::vector<T> gathered(static_cast<size_t>(rows * taken)), wanted(shuffled), into(copied), twice(joined),
+        picked(gathered);
     std::vector<int32_t> index(static_cast<size_t>(taken));
     for (int64_t j = 0; j < taken; ++j) index[j] = static_cast<int32_t>(j * 7 % width);
     for (int64_t r = 0; r < rows; ++r) {
         for (int64_t o = 0; o < outer; ++o)
-            for (int64_t i = 0; i < inner; ++i)
-                wanted[r * width + i * outer + o] = from[r * width + o * inner + i];
+            for (int64_t i = 0; i < inner; ++i) wanted[r * width + i * outer + o] = from[r * width + o * inner + i];
         for (int64_t c = 0; c < width; ++c) into[r * (width + 5) + c] = from[r * width + c];
         // the right half of each row, then the left one
         for (int64_t c = 0; c < width; ++c) twice[r * width + c] = from[r * width + (c + left) % width];
         for (int64_t j = 0; j < taken; ++j) picked[r * taken + j] = from[r * width + index[j]];
     }
-    const std::string what = " " + std::to_string(sizeof(T)) + " bytes, " + std::to_string(outer) + " x " + std::to_string(inner);
-    function<void(int, const void*, void*, int64_t, int64_t, int64_t)>("shuffle_channels")(sizeof(T), from.data(), shuffled.data(),
-                                                                                        rows, outer, inner);
+    const std::string what =
+        " " + std::to_string(sizeof(T)) + " bytes, " + std::to_string(outer) + " x " + std::to_string(inner);
+    function<void(int, const void*, void*, int64_t, int64_t, int64_t)>("shuffle_channels")(
+        sizeof(T), from.data(), shuffled.data(), rows, outer, inner);
     same(shuffled, wanted, "shuffle_channels" + what);
     function<void(int, const void*, int64_t, void*, int64_t, int64_t, int64_t)>("copy_rows")(
         sizeof(T), from.data(), width, copied.data(), width + 5, rows, width);

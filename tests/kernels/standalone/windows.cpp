@@ -33,7 +33,8 @@ std::vector<int64_t> table_of(const Axis (&axes)[3]) {
 template <class T>
 void pools(const Axis (&axes)[3], int64_t samples, int64_t channels) {
     const auto& [d, h, w] = axes;
-    const int64_t plane = d.in * h.in * w.in, outputs = d.out() * h.out() * w.out(), window = d.window * h.window * w.window;
+    const int64_t plane = d.in * h.in * w.in, outputs = d.out() * h.out() * w.out(),
+                  window = d.window * h.window * w.window;
     const auto x = values<T>(samples * plane * channels), dy = values<T>(samples * outputs * channels);
     const auto table = table_of(axes);
     std::vector<T> mean(dy.size()), largest(dy.size()), dx(x.size());
@@ -65,15 +66,17 @@ void pools(const Axis (&axes)[3], int64_t samples, int64_t channels) {
 
     std::vector<int64_t> outside(1);
     std::vector<T> scattered(x.size()), gathered(dy.size());
-    function<void(int, const void*, const int64_t*, void*, int64_t*, int64_t, int64_t, int64_t, int64_t)>("pool_gather")(
-        code<T>(), x.data(), indices.data(), gathered.data(), outside.data(), samples, outputs, plane, channels);
+    function<void(int, const void*, const int64_t*, void*, int64_t*, int64_t, int64_t, int64_t, int64_t)>(
+        "pool_gather")(code<T>(), x.data(), indices.data(), gathered.data(), outside.data(), samples, outputs, plane,
+                       channels);
     close(gathered, tops, 0, "pool_gather" + what);
     std::vector<double> sums(x.size());
     for (int64_t k = 0; k < samples * outputs; ++k)
         for (int64_t c = 0; c < channels; ++c)
             sums[(k / outputs * plane + places[k * channels + c]) * channels + c] += at(dy, k * channels + c);
-    function<void(int, int, const void*, const int64_t*, void*, int64_t*, int64_t, int64_t, int64_t, int64_t)>("pool_scatter")(
-        code<T>(), 1, dy.data(), indices.data(), scattered.data(), outside.data(), samples, outputs, plane, channels);
+    function<void(int, int, const void*, const int64_t*, void*, int64_t*, int64_t, int64_t, int64_t, int64_t)>(
+        "pool_scatter")(code<T>(), 1, dy.data(), indices.data(), scattered.data(), outside.data(), samples, outputs,
+                        plane, channels);
     close(scattered, sums, 4, "pool_scatter" + what);
     judge(outside[0] == 0, "places inside" + what);
 }
