@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
 import pytest
 import torch
 import torch.nn.functional as F  # noqa: N812 the usual name
 from kernels import conformance
-from kernels.conformance import Sample, canonical, dtypes
+from kernels.conformance import DTYPES, Sample, canonical
+from kernels.requirements import asked, keeps
 
 import nhwc
 
@@ -32,81 +37,86 @@ def order(length: int, size: int, negative: bool = False) -> dict[int, object]:
 
 
 def both(
-    kernel: str, name: str, call: object, make: object = None, extra: tuple[tuple[int, ...], ...] = ()
-) -> list[object]:
+    name: str, call: Callable[..., Any], make: Any = None, extra: tuple[tuple[int, ...], ...] = ()
+) -> list[Sample]:
     return [
-        pytest.param(kernel, Sample(f"{name} {label}", call, (shape, *extra), make), id=f"{name} {label}")  # type: ignore[arg-type]
-        for label, shape in (("2-D", IMAGE), ("3-D", VOLUME))
+        Sample(f"{name} {label}", call, (shape, *extra), make) for label, shape in (("2-D", IMAGE), ("3-D", VOLUME))
     ]
 
 
-CASES = [
-    *both("softmax", "softmax", lambda x: x.softmax(1)),
-    *both("softmax", "log_softmax", lambda x: x.log_softmax(1)),
-    *both("softmax", "softmax over rows", lambda x: x.softmax(2)),
-    *both("softmax", "log_softmax over columns", lambda x: x.log_softmax(-1)),
-    *both("indexing", "index_select", lambda x, i: x.index_select(1, i), order(5, 4), ((5,),)),
-    *both("indexing", "index_select of rows", lambda x, i: x.index_select(2, i), order(4, 3), ((4,),)),
-    *both("indexing", "x[:, order]", lambda x, i: x[:, i], order(5, 4), ((5,),)),
-    *both("indexing", "x[:, negative]", lambda x, i: x[:, i], order(5, 4, negative=True), ((5,),)),
-    *both("indexing", "x[order]", lambda x, i: x[i], order(3, 2), ((3,),)),
-    *both("roll", "roll", lambda x: x.roll((1, -2), (2, 3))),
-    *both("roll", "roll of channels", lambda x: x.roll(1, 1)),
-    pytest.param("cat", Sample("cat", lambda x, y: torch.cat([x, y], 1), (IMAGE, (2, 3, 5, 7))), id="cat 2-D"),
-    pytest.param("cat", Sample("cat 3-D", lambda x, y: torch.cat([x, y], 1), (VOLUME, (2, 3, 3, 5, 4))), id="cat 3-D"),
-    pytest.param("cat", Sample("cat batch", lambda x, y: torch.cat([x, y], 0), (IMAGE, IMAGE)), id="cat of batches"),
-    *both("cat", "cat of chunks", lambda x: torch.cat(x.chunk(2, 1)[::-1], 1)),
-    *both("slice_backward", "slice", lambda x: x[:, 1:3] * 2.0),
-    *both("slice_backward", "slice with a step", lambda x: x[:, ::2] * 2.0),
-    *both("slice_backward", "crop", lambda x: x[:, :, 1:] * 2.0),
-    pytest.param("channel_shuffle", Sample("by hand", by_hand, (IMAGE,)), id="shuffle by hand"),
-    pytest.param("channel_shuffle", Sample("reshape", by_reshape, (IMAGE,)), id="shuffle by reshape"),
-    pytest.param(
-        "channel_shuffle", Sample("operator", lambda x: F.channel_shuffle(x, 3), (IMAGE,)), id="shuffle operator"
-    ),
+SOFTMAX = [
+    *both("softmax", lambda x: x.softmax(1)),
+    *both("log_softmax", lambda x: x.log_softmax(1)),
+    *both("softmax over rows", lambda x: x.softmax(2)),
+    *both("log_softmax over columns", lambda x: x.log_softmax(-1)),
 ]
-every = pytest.mark.parametrize(("kernel", "sample"), CASES)
+INDEXING = [
+    *both("index_select", lambda x, i: x.index_select(1, i), order(5, 4), ((5,),)),
+    *both("index_select of rows", lambda x, i: x.index_select(2, i), order(4, 3), ((4,),)),
+    *both("x[:, order]", lambda x, i: x[:, i], order(5, 4), ((5,),)),
+    *both("x[:, negative]", lambda x, i: x[:, i], order(5, 4, negative=True), ((5,),)),
+    *both("x[order]", lambda x, i: x[i], order(3, 2), ((3,),)),
+]
+ROLL = [
+    *both("roll", lambda x: x.roll((1, -2), (2, 3))),
+    *both("roll of channels", lambda x: x.roll(1, 1)),
+]
+CAT = [
+    Sample("of two", lambda x, y: torch.cat([x, y], 1), (IMAGE, (2, 3, 5, 7))),
+    Sample("of two 3-D", lambda x, y: torch.cat([x, y], 1), (VOLUME, (2, 3, 3, 5, 4))),
+    Sample("of batches", lambda x, y: torch.cat([x, y], 0), (IMAGE, IMAGE)),
+]
+#: Calls of several operators, which themselves refuse most odd layouts.
+CAT_OF_CHUNKS = both("of chunks", lambda x: torch.cat(x.chunk(2, 1)[::-1], 1))
+SHUFFLE_BY_HAND = [Sample("by hand", by_hand, (IMAGE,))]
+SLICE = [
+    *both("slice", lambda x: x[:, 1:3] * 2.0),
+    *both("slice with a step", lambda x: x[:, ::2] * 2.0),
+    *both("crop", lambda x: x[:, :, 1:] * 2.0),
+]
+SHUFFLE = [
+    Sample("by reshape", by_reshape, (IMAGE,)),
+    Sample("as an operator", lambda x: F.channel_shuffle(x, 3), (IMAGE,)),
+]
+RESULTS = [
+    *asked("softmax", SOFTMAX, "channels last", dtypes=DTYPES),
+    *asked("channel_shuffle", [*SHUFFLE, *SHUFFLE_BY_HAND], "channels last", dtypes=DTYPES),
+    # the gradients of what cat joins are views of the incoming one
+    *asked(
+        "cat", [replace(each, differentiable=False) for each in [*CAT, *CAT_OF_CHUNKS]], "channels last", dtypes=DTYPES
+    ),
+    # these gradients follow the incoming one
+    *asked("indexing", INDEXING, "channels last", dtypes=DTYPES, hows=("channels_last",)),
+    *asked("roll", ROLL, "channels last", dtypes=DTYPES, hows=("channels_last",)),
+]
+#: Not of the slices: putting a gradient in its place is a copy.
+COPIES = [
+    *asked("softmax", SOFTMAX, "no copies"),
+    *asked("channel_shuffle", [*SHUFFLE, *SHUFFLE_BY_HAND], "no copies"),
+    *asked("indexing", INDEXING, "no copies"),
+    *asked("roll", ROLL, "no copies"),
+    *asked("cat", [*CAT, *CAT_OF_CHUNKS], "no copies"),
+]
+ODD = {
+    "softmax": SOFTMAX,
+    "indexing": INDEXING,
+    "roll": ROLL,
+    "cat": CAT,
+    "slice_backward": SLICE,
+    "channel_shuffle": SHUFFLE,
+}
+ALL = {**ODD, "cat": [*CAT, *CAT_OF_CHUNKS], "channel_shuffle": [*SHUFFLE, *SHUFFLE_BY_HAND]}
 
 
-@every
-@dtypes
-def test_everything_is_channels_last(kernel: str, sample: Sample, dtype: torch.dtype) -> None:
-    if kernel == "slice_backward":
-        pytest.skip("a slice itself is a view: its gradient is judged below")
-    if kernel == "cat":
-        pytest.skip("the operands' gradients are views of one gradient: judged below")
-    hows = conformance.GRADIENTS if kernel in {"softmax", "channel_shuffle"} else ("channels_last",)
-    conformance.check_layout(kernel, sample, dtype, hows)
-
-
-@every
-@dtypes
-def test_errors_are_no_larger(kernel: str, sample: Sample, dtype: torch.dtype) -> None:
-    conformance.check_accuracy(kernel, sample, dtype)
-
-
-@every
-def test_nothing_is_copied(kernel: str, sample: Sample) -> None:
-    if kernel == "slice_backward":
-        pytest.skip("the gradient of a slice is put in its place: that is its work")
-    conformance.check_no_copies(kernel, sample, torch.float32)
-
-
-@every
-def test_derivatives(kernel: str, sample: Sample) -> None:
-    conformance.check_derivatives(kernel, sample)
-
-
-@every
-def test_contiguous_input_takes_the_original(kernel: str, sample: Sample) -> None:
-    conformance.check_steps_aside(kernel, sample, torch.float32)
-
-
-@every
-def test_odd_layouts(kernel: str, sample: Sample) -> None:
-    if "chunks" in sample.name or "hand" in sample.name:
-        pytest.skip("the call itself refuses most of them")
-    conformance.check_odd_layouts(kernel, sample)
+@keeps(
+    RESULTS,
+    COPIES,
+    *(asked(kernel, samples, "accuracy", dtypes=DTYPES) for kernel, samples in ALL.items()),
+    *(asked(kernel, samples, "derivatives", "steps aside") for kernel, samples in ALL.items()),
+    *(asked(kernel, samples, "odd layouts") for kernel, samples in ODD.items()),
+)
+def test_what_moves_channels_keeps_to(check: Callable[[], None]) -> None:
+    check()
 
 
 SHAPES = [(0, 2, 4, 4), (2, 1, 4, 4), (2, 2, 1, 1), (2, 2, 1, 5), (1, 2, 4, 4)]

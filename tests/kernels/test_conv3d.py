@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import pytest
 import torch
 import torch.nn.functional as F  # noqa: N812 the usual name
 from kernels import conformance
 from kernels.conformance import Sample
+from kernels.requirements import asked, keeps
 
 VOLUME = (1, 4, 5, 6, 7)
 CALLS = {
@@ -19,35 +22,18 @@ CALLS = {
     "grouped": (lambda x, w, b: F.conv3d(x, w, b, padding=1, groups=2), (6, 2, 3, 3, 3)),
 }
 SAMPLES = [Sample(name, call, (VOLUME, weight, (6,))) for name, (call, weight) in CALLS.items()]
-every = pytest.mark.parametrize("sample", SAMPLES, ids=str)
-dtypes = pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.bfloat16], ids=str)
+ALL_DTYPES = (torch.float32, torch.float64, torch.bfloat16)
 
 
-@every
-@dtypes
-def test_everything_is_channels_last(sample: Sample, dtype: torch.dtype) -> None:
-    conformance.check_layout("conv3d", sample, dtype, ("channels_last", "expanded"))
-
-
-@every
-@dtypes
-def test_errors_are_no_larger(sample: Sample, dtype: torch.dtype) -> None:
-    conformance.check_accuracy("conv3d", sample, dtype)
-
-
-@pytest.mark.parametrize("sample", SAMPLES[:1], ids=str)
-def test_a_matrix_product_copies_nothing(sample: Sample) -> None:
-    conformance.check_no_copies("conv3d", sample, torch.float32)
-
-
-@every
-def test_derivatives(sample: Sample) -> None:
-    conformance.check_derivatives("conv3d", sample)
-
-
-@every
-def test_contiguous_input_takes_the_original(sample: Sample) -> None:
-    conformance.check_steps_aside("conv3d", sample, torch.float32)
+@keeps(
+    asked("conv3d", SAMPLES, "channels last", dtypes=ALL_DTYPES, hows=("channels_last", "expanded")),
+    asked("conv3d", SAMPLES, "accuracy", dtypes=ALL_DTYPES),
+    # a matrix product; the others convert for a backend that needs it
+    asked("conv3d", SAMPLES[:1], "no copies"),
+    asked("conv3d", SAMPLES, "derivatives", "steps aside"),
+)
+def test_it_keeps_to(check: Callable[[], None]) -> None:
+    check()
 
 
 @pytest.mark.parametrize(

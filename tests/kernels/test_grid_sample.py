@@ -6,7 +6,8 @@ from collections.abc import Callable
 import pytest
 import torch
 from kernels import conformance
-from kernels.conformance import Sample, dtypes
+from kernels.conformance import DTYPES, Sample
+from kernels.requirements import asked, keeps
 from torch.nn import functional
 
 KERNEL = "grid_sample"
@@ -40,22 +41,13 @@ every = pytest.mark.parametrize("sample", SAMPLES, ids=str)
 FEW = [sample(4, "bilinear", "zeros", False, 40), sample(5, "bilinear", "border", True, 40)]
 
 
-@dtypes
-@every
-def test_all_it_returns_is_channels_last(sample: Sample, dtype: torch.dtype) -> None:
-    conformance.check_layout(KERNEL, sample, dtype)
-
-
-@dtypes
-@every
-def test_it_is_as_exact_as_torch(sample: Sample, dtype: torch.dtype) -> None:
-    conformance.check_accuracy(KERNEL, sample, dtype)
-
-
-@dtypes
-@pytest.mark.parametrize("sample", FEW, ids=str)
-def test_nothing_is_copied(sample: Sample, dtype: torch.dtype) -> None:
-    conformance.check_no_copies(KERNEL, sample, dtype)
+@keeps(
+    asked(KERNEL, SAMPLES, "channels last", "accuracy", dtypes=DTYPES),
+    asked(KERNEL, FEW, "no copies", dtypes=DTYPES),
+    asked(KERNEL, SAMPLES, "steps aside", "odd layouts"),
+)
+def test_it_keeps_to(check: Callable[[], None]) -> None:
+    check()
 
 
 @every
@@ -74,16 +66,6 @@ def test_the_derivative_by_the_grid_is_that_of_the_function(sample: Sample) -> N
     image, points = (each.detach().requires_grad_() for each in sample.operands(torch.float64))
     with conformance.switched(KERNEL):
         assert torch.autograd.gradcheck(sample.call, (image, points + 0.013), fast_mode=True)
-
-
-@every
-def test_contiguous_input_takes_the_original(sample: Sample) -> None:
-    conformance.check_steps_aside(KERNEL, sample, torch.float32)
-
-
-@every
-def test_odd_layouts(sample: Sample) -> None:
-    conformance.check_odd_layouts(KERNEL, sample)
 
 
 def test_empty_and_small_inputs() -> None:

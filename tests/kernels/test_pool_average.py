@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import itertools
+from collections.abc import Callable
 from typing import Any
 
 import pytest
 import torch
 import torch.nn.functional as F  # noqa: N812 the usual name
 from kernels import conformance
-from kernels.conformance import Sample, dtypes
+from kernels.conformance import DTYPES, Sample
+from kernels.requirements import asked, keeps
 
 import nhwc
 from nhwc.kernels import native
@@ -38,37 +40,23 @@ ADAPTIVE = [
     Sample("3-D, many long windows", lambda x: F.adaptive_avg_pool3d(x, (4, 4, 2)), ((2, 5, 17, 18, 19),)),
     Sample("3-D, global", lambda x: F.adaptive_avg_pool3d(x, 1), ((2, 6, 9, 8, 7),)),
 ]
-CASES = [pytest.param("avg_pool3d", each, id=str(each)) for each in REGULAR] + [
-    pytest.param("adaptive_avg_pool", each, id=f"adaptive {each}") for each in ADAPTIVE
-]
-every = pytest.mark.parametrize(("kernel", "sample"), CASES)
 HALVES = (torch.bfloat16, torch.float16)
+ALL = {"avg_pool3d": REGULAR, "adaptive_avg_pool": ADAPTIVE}
+SMALL = {kernel: [each for each in samples if max(each.shapes[0]) < 30] for kernel, samples in ALL.items()}
 
 
-@every
-@dtypes
-def test_everything_is_channels_last(kernel: str, sample: Sample, dtype: torch.dtype) -> None:
-    conformance.check_layout(kernel, sample, dtype)
+@keeps(
+    *(asked(kernel, samples, "channels last", dtypes=DTYPES) for kernel, samples in ALL.items()),
+    *(asked(kernel, samples, "accuracy", dtypes=(torch.float32, torch.float64)) for kernel, samples in ALL.items()),
+    # torch's avg_pool3d has no 16-bit types on the CPU: there is no original to compare with
+    asked("adaptive_avg_pool", ADAPTIVE, "accuracy", dtypes=HALVES),
+    *(asked(kernel, samples, "no copies", "steps aside", "odd layouts") for kernel, samples in ALL.items()),
+    *(asked(kernel, samples, "derivatives") for kernel, samples in SMALL.items()),
+)
+def test_they_keep_to(check: Callable[[], None]) -> None:
+    check()
 
 
-@every
-def test_nothing_is_copied(kernel: str, sample: Sample) -> None:
-    conformance.check_no_copies(kernel, sample, torch.float32)
-
-
-@every
-@pytest.mark.parametrize("dtype", [torch.float32, torch.float64], ids=str)
-def test_errors_are_at_most_twice_the_originals(kernel: str, sample: Sample, dtype: torch.dtype) -> None:
-    conformance.check_accuracy(kernel, sample, dtype)
-
-
-@pytest.mark.parametrize("sample", ADAPTIVE, ids=str)
-@pytest.mark.parametrize("dtype", HALVES, ids=str)
-def test_errors_of_16_bit_types_too(sample: Sample, dtype: torch.dtype) -> None:
-    conformance.check_accuracy("adaptive_avg_pool", sample, dtype)
-
-
-# torch's avg_pool3d has no 16-bit types on the CPU: there is no original to compare with
 @pytest.mark.parametrize("sample", REGULAR, ids=str)
 @pytest.mark.parametrize("dtype", HALVES, ids=str)
 def test_avg_pool3d_rounds_16_bit_values_once_forward(sample: Sample, dtype: torch.dtype) -> None:
@@ -85,24 +73,6 @@ def test_avg_pool3d_rounds_16_bit_values_once_forward(sample: Sample, dtype: tor
     torch.testing.assert_close(output.double(), wanted, rtol=half, atol=1e-6)
     # the incoming gradient is rounded too: once per output that covers a pixel
     torch.testing.assert_close(gradient.double(), wanted_gradient, rtol=4 * half, atol=4 * half)
-
-
-SMALL = [case for case in CASES if max(case.values[1].shapes[0]) < 30]
-
-
-@pytest.mark.parametrize(("kernel", "sample"), SMALL)
-def test_gradients_are_derivatives(kernel: str, sample: Sample) -> None:
-    conformance.check_derivatives(kernel, sample)
-
-
-@every
-def test_contiguous_operands_take_the_original(kernel: str, sample: Sample) -> None:
-    conformance.check_steps_aside(kernel, sample, torch.float32)
-
-
-@every
-def test_odd_layouts_answer_alike(kernel: str, sample: Sample) -> None:
-    conformance.check_odd_layouts(kernel, sample)
 
 
 def test_odd_shapes_answer_alike() -> None:

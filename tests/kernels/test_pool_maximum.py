@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import pytest
 import torch
 import torch.nn.functional as F  # noqa: N812 the usual name
 from kernels import conformance
-from kernels.conformance import Sample, dtypes
+from kernels.conformance import DTYPES, Sample
+from kernels.requirements import asked, keeps
 
 import nhwc
 
@@ -49,22 +51,23 @@ FRACTIONAL = [
     Sample("2-D, wide", fractional(WIDE, (2, 3), (4, 5)), (WIDE,)),
     Sample("3-D", fractional(VOLUME, (2, 3, 2), (2, 4, 6)), (VOLUME,)),
 ]
-CASES = [pytest.param("adaptive_max_pool", each, id=f"adaptive, {each}") for each in ADAPTIVE] + [
-    pytest.param("fractional_max_pool", each, id=f"fractional, {each}") for each in FRACTIONAL
-]
+ALL = {"adaptive_max_pool": ADAPTIVE, "fractional_max_pool": FRACTIONAL}
+CASES = [pytest.param(kernel, each, id=f"{kernel}, {each}") for kernel, samples in ALL.items() for each in samples]
 every = pytest.mark.parametrize(("kernel", "sample"), CASES)
 every_dtype = pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.bfloat16, torch.float16], ids=str)
 
 
-@every
-@dtypes
-def test_everything_is_channels_last(kernel: str, sample: Sample, dtype: torch.dtype) -> None:
-    conformance.check_layout(kernel, sample, dtype)
+def values_only(sample: Sample) -> Sample:
+    return replace(sample, call=lambda x: sample.call(x)[0])
 
 
-@every
-def test_nothing_is_copied(kernel: str, sample: Sample) -> None:
-    conformance.check_no_copies(kernel, sample, torch.float32)
+@keeps(
+    *(asked(kernel, samples, "channels last", dtypes=DTYPES) for kernel, samples in ALL.items()),
+    *(asked(kernel, samples, "no copies", "steps aside", "odd layouts") for kernel, samples in ALL.items()),
+    *(asked(kernel, list(map(values_only, samples)), "derivatives") for kernel, samples in ALL.items()),
+)
+def test_they_keep_to(check: Callable[[], None]) -> None:
+    check()
 
 
 @every
@@ -96,22 +99,6 @@ def test_gradients_are_the_originals(kernel: str, sample: Sample, dtype: torch.d
     assert right is not None
     eps = torch.finfo(dtype).eps * float(right.abs().max())
     assert conformance.error(found, right) <= 2 * conformance.error(wanted, right) + eps
-
-
-@every
-def test_gradients_are_derivatives(kernel: str, sample: Sample) -> None:
-    values = Sample(sample.name, lambda x: sample.call(x)[0], sample.shapes)
-    conformance.check_derivatives(kernel, values)
-
-
-@every
-def test_contiguous_operands_take_the_original(kernel: str, sample: Sample) -> None:
-    conformance.check_steps_aside(kernel, sample, torch.float32)
-
-
-@every
-def test_odd_layouts_answer_alike(kernel: str, sample: Sample) -> None:
-    conformance.check_odd_layouts(kernel, sample)
 
 
 @every

@@ -9,7 +9,8 @@ import pytest
 import torch
 import torch.nn.functional as F  # noqa: N812 the usual name
 from kernels import conformance
-from kernels.conformance import Sample, dtypes
+from kernels.conformance import DTYPES, Sample
+from kernels.requirements import asked, keeps
 from torch.autograd import forward_ad
 
 import nhwc
@@ -45,15 +46,19 @@ every = pytest.mark.parametrize("sample", SAMPLES, ids=str)
 every_dtype = pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.bfloat16, torch.float16], ids=str)
 
 
-@every
-@dtypes
-def test_everything_is_channels_last(sample: Sample, dtype: torch.dtype) -> None:
-    conformance.check_layout(KERNEL, sample, dtype)
+def of_the_image(sample: Sample) -> Sample:
+    """The sample with its places fixed: gradcheck moves every floating-point operand, and they are none."""
+    _, at = sample.operands(torch.float64)
+    return Sample(sample.name, lambda x: sample.call(x, at), sample.shapes[:1])
 
 
-@every
-def test_nothing_is_copied(sample: Sample) -> None:
-    conformance.check_no_copies(KERNEL, sample, torch.float32)
+@keeps(
+    asked(KERNEL, SAMPLES, "channels last", dtypes=DTYPES),
+    asked(KERNEL, SAMPLES, "no copies", "steps aside", "odd layouts"),
+    asked(KERNEL, [of_the_image(each) for each in SAMPLES if max(each.shapes[0]) < 30], "derivatives"),
+)
+def test_it_keeps_to(check: Callable[[], None]) -> None:
+    check()
 
 
 @every
@@ -68,13 +73,6 @@ def test_values_and_gradients_are_the_originals_to_the_bit(sample: Sample, dtype
     assert torch.equal(found[1][0], wanted[1][0])
 
 
-@pytest.mark.parametrize("sample", [each for each in SAMPLES if max(each.shapes[0]) < 30], ids=str)
-def test_gradients_are_derivatives(sample: Sample) -> None:
-    image, at = sample.operands(torch.float64)
-    first_only = Sample(sample.name, lambda x: sample.call(x, at), (tuple(image.shape),))
-    conformance.check_derivatives(KERNEL, first_only)
-
-
 def test_a_gradient_of_third_order_reaches_the_input() -> None:
     (image, at) = SAMPLES[0].operands(torch.float64)
     with nhwc.kernels.use(KERNEL):
@@ -85,16 +83,6 @@ def test_a_gradient_of_third_order_reaches_the_input() -> None:
             value = grad.sum()
             order = {4.0: 3, 12.0: 2, 24.0: 1}[factor]
             torch.testing.assert_close(grad, factor * image**order)
-
-
-@every
-def test_contiguous_operands_take_the_original(sample: Sample) -> None:
-    conformance.check_steps_aside(KERNEL, sample, torch.float32)
-
-
-@every
-def test_odd_layouts_answer_alike(sample: Sample) -> None:
-    conformance.check_odd_layouts(KERNEL, sample)
 
 
 def test_contiguous_indices_serve_as_well() -> None:
@@ -120,7 +108,7 @@ def test_odd_shapes_answer_alike() -> None:
         conformance.check_shapes(KERNEL, lambda x, at=at: torch.ops.aten.max_unpool2d(x, at, [4, 5]), [shape])
 
 
-@pytest.mark.filterwarnings("ignore:`torch.jit.script`:FutureWarning")  # torch's own, on its first forward gradient
+@pytest.mark.filterwarnings("ignore:`torch.jit")  # torch's own, on its first forward gradient
 def test_forward_mode_takes_the_originals_formula() -> None:
     image, at = (each.detach() for each in SAMPLES[0].operands(torch.float64))
     with nhwc.kernels.use(KERNEL), forward_ad.dual_level():

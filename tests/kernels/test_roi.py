@@ -7,13 +7,14 @@ import pytest
 import torch
 from kernels import conformance
 from kernels.conformance import Sample
+from kernels.requirements import asked, keeps
 
 pytest.importorskip("torchvision", reason="it brings the operator")
 from torchvision.ops import roi_align
 
 KERNEL = "roi_align"
 #: torchvision has no kernel for bfloat16 on the CPU.
-dtypes = pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.float16], ids=str)
+DTYPES = (torch.float32, torch.float64, torch.float16)
 
 #: Picture, x1, y1, x2, y2 in quarters, which every dtype holds. The last lies partly outside, the third wholly.
 REGIONS = [
@@ -42,32 +43,20 @@ def sample(aligned: bool, ratio: int, channels: int = 17, rows: list[list[float]
 
 SAMPLES = [sample(aligned, ratio) for aligned, ratio in itertools.product((False, True), (-1, 0, 1, 2, 3))]
 SAMPLES += [sample(True, 2, rows=[*REGIONS, BACKWARDS]), sample(False, 0, rows=[*REGIONS, BACKWARDS])]
-every = pytest.mark.parametrize("sample", SAMPLES, ids=str)
 FEW = [sample(False, 0, 40), sample(True, 2, 70)]
 few = pytest.mark.parametrize("sample", FEW, ids=str)
+#: Of the first picture alone: one of the odd layouts has no other, and torchvision would read beyond it.
+OF_THE_FIRST = [sample(aligned, 0, rows=[[0.0, *row[1:]] for row in REGIONS]) for aligned in (False, True)]
 
 
-@dtypes
-@every
-def test_all_it_returns_is_channels_last(sample: Sample, dtype: torch.dtype) -> None:
-    conformance.check_layout(KERNEL, sample, dtype)
-
-
-@dtypes
-@every
-def test_it_is_as_exact_as_torchvision(sample: Sample, dtype: torch.dtype) -> None:
-    conformance.check_accuracy(KERNEL, sample, dtype)
-
-
-@dtypes
-@few
-def test_nothing_is_copied(sample: Sample, dtype: torch.dtype) -> None:
-    conformance.check_no_copies(KERNEL, sample, dtype)
-
-
-@every
-def test_its_derivative_is_that_of_the_function(sample: Sample) -> None:
-    conformance.check_derivatives(KERNEL, sample)
+@keeps(
+    asked(KERNEL, SAMPLES, "channels last", "accuracy", dtypes=DTYPES),
+    asked(KERNEL, FEW, "no copies", dtypes=DTYPES),
+    asked(KERNEL, SAMPLES, "derivatives", "steps aside"),
+    asked(KERNEL, OF_THE_FIRST, "odd layouts"),
+)
+def test_it_keeps_to(check: Callable[[], None]) -> None:
+    check()
 
 
 @few
@@ -87,18 +76,6 @@ def test_a_gradient_that_stays_differentiable_has_the_same_values(sample: Sample
         return torch.autograd.grad(sample.call(image, boxes).square().sum(), image, create_graph=True)[0].detach()
 
     conformance.compare_calls(KERNEL, step, "create_graph")
-
-
-@every
-def test_contiguous_input_takes_the_original(sample: Sample) -> None:
-    conformance.check_steps_aside(KERNEL, sample, torch.float32)
-
-
-@pytest.mark.parametrize("aligned", [False, True])
-def test_odd_layouts(aligned: bool) -> None:
-    # regions of the first picture alone: one of the layouts has no other, and torchvision would read beyond it
-    first = [[0.0, *row[1:]] for row in REGIONS]
-    conformance.check_odd_layouts(KERNEL, sample(aligned, 0, rows=first))
 
 
 def test_empty_and_small_inputs() -> None:
@@ -160,6 +137,7 @@ def test_bad_input_is_refused_in_torchvisions_words() -> None:
         )
 
 
+@pytest.mark.filterwarnings("ignore:`torch.jit")  # torch's own, in its 2.11
 def test_compiled_code_gets_the_strides_that_it_was_promised() -> None:
     image, boxes = FEW[1].operands(torch.float32)
 

@@ -2,17 +2,20 @@
 
 A library of its own for each set, since inline functions of the C++ library that two objects share are merged when they
 are linked: the merged copy might hold instructions that the processor lacks. Needs a C++17 compiler ($CXX, or the first
-of c++, g++, clang++) with the GNU vector extensions, and no torch headers. Standard library only: the package's build
-runs this file before anything is installed; ``python build.py`` compiles in place, for development.
+of c++, g++, clang++) with the GNU vector extensions, and no torch headers; one that compiles for another machine gets
+that machine's sets. Standard library only: the package's build runs this file before anything is installed.
+``python build.py`` compiles in place, for development; ``python build.py --help`` says what else it does.
 """
 
 from __future__ import annotations
 
+import argparse
 import os
 import platform
 import shutil
 import subprocess
 import sys
+from collections.abc import Collection, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -28,43 +31,70 @@ FLAGS = (
     "-fno-tree-loop-distribute-patterns",
     "-Wall",
 )
+#: What makes a library that ends the process at its first overrun or undefined operation; float to integer is one that
+#: the machines answer differently.
+SANITIZERS = (
+    "-fsanitize=address,undefined,float-cast-overflow",
+    "-fno-sanitize-recover=all",
+    "-fno-omit-frame-pointer",
+    "-O1",
+    "-g",
+)
 _AVX2 = ("-mavx2", "-mfma", "-mf16c")
-_X86_SETS = {
-    "portable": (),
-    "avx2": _AVX2,
-    "avx512": (*_AVX2, "-mavx512f", "-mavx512bw", "-mavx512dq", "-mavx512vl"),
+#: By machine; the first set of each is the one that all its processors have.
+_SETS: dict[str, dict[str, tuple[str, ...]]] = {
+    "x86_64": {
+        "portable": (),
+        "avx2": _AVX2,
+        "avx512": (*_AVX2, "-mavx512f", "-mavx512bw", "-mavx512dq", "-mavx512vl"),
+    },
+    "aarch64": {"neon": ("-march=armv8-a",)},
 }
+_OTHER_NAMES = {"amd64": "x86_64", "arm64": "aarch64"}
 
 
-def instruction_sets() -> dict[str, tuple[str, ...]]:
-    """The instruction sets to compile for here, with the flags of each. On Arm the plain set has NEON."""
-    return _X86_SETS if platform.machine().lower() in {"x86_64", "amd64"} else {"portable": ()}
+def instruction_sets(machine: str | None = None) -> dict[str, tuple[str, ...]]:
+    """The instruction sets to compile for, with the flags of each; the first is the one that every such processor has.
+
+    machine: as ``platform.machine()`` or a compiler's target names it, by default the one that this runs on.
+
+    >>> list(instruction_sets("arm64")), list(instruction_sets("riscv64"))
+    (['neon'], ['portable'])
+    """
+    name = (machine or platform.machine()).lower()
+    return _SETS.get(_OTHER_NAMES.get(name, name), {"portable": ()})
 
 
 def library_name(instruction_set: str) -> str:
     return f"libnhwc_{instruction_set}.so"
 
 
-def compiler() -> str | None:
-    """The C++ compiler to use, None where there is none."""
-    named = os.environ.get("CXX", "").split()
-    return named[0] if named else next(filter(None, map(shutil.which, ("c++", "g++", "clang++"))), None)
+def compiler() -> tuple[str, ...] | None:
+    """The C++ compiler to use, with the options that $CXX gives it; None where there is none."""
+    named = tuple(os.environ.get("CXX", "").split())
+    found = next(filter(None, map(shutil.which, ("c++", "g++", "clang++"))), None)
+    return named or (None if found is None else (found,))
 
 
-def build(folder: Path, objects: Path, extra_flags: tuple[str, ...] = ()) -> list[Path]:
+def build(folder: Path, objects: Path, extra_flags: Sequence[str] = (), only: Collection[str] = ()) -> list[Path]:
     """Compile what changed and link into ``folder``, keeping object files in ``objects``; the libraries, by path.
 
-    Raises RuntimeError with what the compiler said, or where there is no compiler.
+    only: these instruction sets instead of all that the compiler's machine has. Raises RuntimeError with what the
+    compiler said, or where there is no compiler.
     """
     program = compiler()
     if program is None:
         raise RuntimeError("there is no C++ compiler; install g++ or clang, or name one in CXX")
     folder.mkdir(parents=True, exist_ok=True)
     objects.mkdir(parents=True, exist_ok=True)
+    known = instruction_sets(_run(*program, "-dumpmachine").split("-")[0])
+    if unknown := set(only) - set(known):
+        raise RuntimeError(f"{program[0]} compiles for {', '.join(known)}, not for {', '.join(sorted(unknown))}")
+    sets = {name: flags for name, flags in known.items() if not only or name in only}
     headers = max((path.stat().st_mtime for path in SOURCES.glob("*.h")), default=0.0)
     jobs = [
         (name, flags, source, objects / f"{source.stem}.{name}.o")
-        for name, flags in instruction_sets().items()
+        for name, flags in sets.items()
         for source in sorted(SOURCES.glob("*.cpp"))
     ]
 
@@ -72,33 +102,52 @@ def build(folder: Path, objects: Path, extra_flags: tuple[str, ...] = ()) -> lis
         _name, flags, source, target = job
         fresh = target.exists() and target.stat().st_mtime > max(headers, source.stat().st_mtime)
         if not fresh:
-            _run(program, *FLAGS, *flags, *extra_flags, "-c", str(source), "-o", str(target))
+            _run(*program, *FLAGS, *flags, *extra_flags, "-c", str(source), "-o", str(target))
 
     with ThreadPoolExecutor(os.cpu_count() or 1) as pool:
         list(pool.map(compile_one, jobs))
     return [
         _link(program, folder / library_name(name), [job[3] for job in jobs if job[0] == name], extra_flags)
-        for name in instruction_sets()
+        for name in sets
     ]
 
 
-def _link(program: str, library: Path, objects: list[Path], extra_flags: tuple[str, ...]) -> Path:
+def _link(program: tuple[str, ...], library: Path, objects: list[Path], extra_flags: Sequence[str]) -> Path:
     # renamed into place: a process that has the old one loaded keeps it
     fresh = library.with_suffix(f".{os.getpid()}.tmp")
-    _run(program, "-shared", "-Wl,-Bsymbolic", *extra_flags, *map(str, objects), "-o", str(fresh))
+    _run(*program, "-shared", "-Wl,-Bsymbolic", *extra_flags, *map(str, objects), "-o", str(fresh))
     fresh.replace(library)
     return library
 
 
-def _run(*command: str) -> None:
-    done = subprocess.run(command, capture_output=True, text=True, check=False)  # noqa: S603 the compiler
+def _run(*command: str) -> str:
+    try:
+        done = subprocess.run(command, capture_output=True, text=True, check=False)  # noqa: S603 the compiler
+    except OSError as error:
+        raise RuntimeError(f"{command[0]} cannot be run: {error}") from error
     if done.returncode != 0:
         raise RuntimeError(f"{' '.join(command)} failed:\n{done.stderr}")
+    return done.stdout
+
+
+def main() -> None:
+    here = Path(__file__).resolve().parent
+    parser = argparse.ArgumentParser(description="Compile the kernels, in place or into a folder.")
+    parser.add_argument(
+        "folder", type=Path, nargs="?", default=here, help="where the libraries go, default %(default)s"
+    )
+    parser.add_argument("--only", nargs="+", default=(), metavar="SET", help="these instruction sets instead of all")
+    parser.add_argument("--sanitize", action="store_true", help="with address and undefined-behaviour sanitizers")
+    chosen = parser.parse_args()
+    if chosen.sanitize and chosen.folder.resolve() == here:
+        parser.error("name a folder: an ordinary process cannot load what the sanitizers watch")
+    # objects of other flags are no older and would be taken for fresh: they lie apart
+    objects = chosen.folder / "build" / ("sanitized" if chosen.sanitize else "")
+    try:
+        build(chosen.folder, objects, SANITIZERS if chosen.sanitize else (), chosen.only)
+    except RuntimeError as error:
+        sys.exit(str(error))
 
 
 if __name__ == "__main__":
-    here = Path(__file__).parent
-    try:
-        build(here, here / "build")
-    except RuntimeError as error:
-        sys.exit(str(error))
+    main()

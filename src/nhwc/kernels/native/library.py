@@ -2,6 +2,9 @@
 
 Private interface, read from torch 2.11 to 2.14: ``torch_parallel_for``, exported by libtorch_cpu as part of its stable
 C interface. Where it is missing, the kernels run on the calling thread alone, and ``status`` says so.
+
+Environment variables: NHWC_NATIVE=0 leaves the library out, NHWC_NATIVE=FOLDER takes the libraries from there;
+NHWC_INSTRUCTION_SET picks one of them, in place of the best that this processor has.
 """
 
 from __future__ import annotations
@@ -14,6 +17,8 @@ from pathlib import Path
 from typing import Any
 
 import torch
+
+from nhwc.kernels.native.build import instruction_sets, library_name
 
 #: What the sources export must be what this package calls; see library.cpp.
 INTERFACE = 1
@@ -54,13 +59,13 @@ def status() -> Status:
 class Function:
     """One exported function, found in the library at its first call.
 
-    signature: a letter per argument: i (int), l (int64), d (double), p (a pointer: a tensor's data, an int64 array made
-    by ``ctypes``, or None).
+    signature: a letter per argument: i (int), l (int64), d (double), p (a pointer: a tensor's data, an array made
+    by ``ctypes``, the address of one int64, or None).
     """
 
     def __init__(self, name: str, signature: str) -> None:
         self.name = name
-        self._signature = signature
+        self.signature = signature
         self._call: Any = None
 
     def __call__(self, *arguments: Any) -> None:
@@ -73,21 +78,22 @@ class Function:
         if library is None:
             raise RuntimeError(f"nhwc_{self.name} was called without the compiled library: {found.reason}")
         function = getattr(library, f"nhwc_{self.name}")
-        function.argtypes = [_TYPES[letter] for letter in self._signature]
+        function.argtypes = [_TYPES[letter] for letter in self.signature]
         function.restype = None
         return function
 
 
 @cache
 def _loaded() -> tuple[ctypes.CDLL | None, Status]:
-    portable, reason = _open("portable")
-    if portable is None:
+    common = next(iter(instruction_sets()))
+    baseline, reason = _open(common)
+    if baseline is None:
         return None, Status("", reason)
-    portable.nhwc_best_instruction_set.restype = ctypes.c_char_p
-    best = os.environ.get("NHWC_INSTRUCTION_SET") or portable.nhwc_best_instruction_set().decode()
-    library, reason = (portable, "") if best == "portable" else _open(best)
+    baseline.nhwc_best_instruction_set.restype = ctypes.c_char_p
+    best = os.environ.get("NHWC_INSTRUCTION_SET") or baseline.nhwc_best_instruction_set().decode()
+    library, reason = (baseline, "") if best == common else _open(best)
     if library is None:
-        library, best = portable, "portable"
+        library, best = baseline, common
     threads = _torch_threads()
     if threads is None:
         reason = f"torch {torch.__version__} does not export torch_parallel_for: the kernels run on one thread"
@@ -97,11 +103,13 @@ def _loaded() -> tuple[ctypes.CDLL | None, Status]:
 
 
 def _open(instruction_set: str) -> tuple[ctypes.CDLL | None, str]:
-    path = _FOLDER / f"libnhwc_{instruction_set}.so"
-    if os.environ.get("NHWC_NATIVE") == "0":
+    chosen = os.environ.get("NHWC_NATIVE", "")
+    if chosen == "0":
         return None, "the environment variable NHWC_NATIVE=0 leaves it out"
+    path = (Path(chosen) if chosen else _FOLDER) / library_name(instruction_set)
     if not path.exists():
-        return None, f"{path.name} was not built; install nhwc again where there is a C++ compiler"
+        where = f"in {chosen}, which NHWC_NATIVE names" if chosen else "here"
+        return None, f"there is no {path.name} {where}; install nhwc again where there is a C++ compiler"
     try:
         library = ctypes.CDLL(str(path))
     except OSError as error:

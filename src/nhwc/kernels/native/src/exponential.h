@@ -10,7 +10,8 @@ namespace nhwc {
 // e^x to about one unit in the last place: x = n ln 2 + r with |r| <= ln 2 / 2, e^r by its Taylor polynomial.
 // Results below the smallest normal number may lose digits; -inf gives 0 and a NaN stays one.
 inline float exponential(float x) {
-    const float low = x < -103.9f ? -103.9f : x;
+    // a NaN too starts from there: it has no integer, and is put back at the end
+    const float low = x > -103.9f ? x : -103.9f;
     const float clamped = low > 88.72283f ? 88.72283f : low;
     const float n = std::nearbyint(clamped * 1.44269504f);
     const float r = (clamped - n * 0.693145752f) - n * 1.42860677e-6f;
@@ -29,7 +30,7 @@ inline float exponential(float x) {
     std::memcpy(&first, &first_bits, sizeof first);
     std::memcpy(&second, &second_bits, sizeof second);
     const float scaled = (p * first) * second;
-    const float small = x < -103.9f ? 0.0f : scaled;
+    const float small = x >= -103.9f ? scaled : (x < -103.9f ? 0.0f : x);
     return x > 88.72284f ? INFINITY : small;
 }
 

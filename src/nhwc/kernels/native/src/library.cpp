@@ -14,7 +14,7 @@ __attribute__((visibility("default"))) void nhwc_use_threads(void* torch_paralle
     nhwc::torch_parallel_for = reinterpret_cast<nhwc::parallel_for_t>(torch_parallel_for);
 }
 
-// The best instruction set of those compiled in that this processor has.
+// The best instruction set that this processor has, by its name in build.py.
 __attribute__((visibility("default"))) const char* nhwc_best_instruction_set() {
 #if defined(__x86_64__)
     if (__builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") && __builtin_cpu_supports("avx512dq") &&
@@ -22,6 +22,8 @@ __attribute__((visibility("default"))) const char* nhwc_best_instruction_set() {
         return "avx512";
     if (__builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") && __builtin_cpu_supports("f16c"))
         return "avx2";
+#elif defined(__aarch64__)
+    return "neon";
 #endif
     return "portable";
 }

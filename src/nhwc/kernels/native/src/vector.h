@@ -7,6 +7,11 @@
 #include <cstdint>
 #include <cstring>
 
+// Before its version 13, GCC on Arm has the type in C++ under an older name only, as one that is but stored.
+#if defined(__aarch64__) && !defined(__clang__) && __GNUC__ < 13
+using _Float16 = __fp16;
+#endif
+
 namespace nhwc {
 
 struct bfloat16 {
