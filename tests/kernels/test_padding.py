@@ -86,7 +86,7 @@ def test_odd_layouts_answer_alike(sample: Sample) -> None:
 
 def test_odd_shapes_answer_alike() -> None:
     images = [(2, 1, 4, 4), (2, 3, 1, 1), (0, 3, 4, 4), (2, 0, 4, 4), (1, 1, 1, 1), (2, 3, 0, 4), (2, 3, 2, 1)]
-    paddings = ((1, 1, 1, 1), (0, 0, 0, 0), (2, 0, 0, 1), (-1, 0, 0, -1), (-1, -1, 0, 0), (-4, 2, 1, 0))
+    paddings = ((1, 1, 1, 1), (0, 0, 0, 0), (2, 0, 0, 1), (-1, 0, 0, -1), (-1, -1, 0, 0), (-2, 2, 1, 0))
     for mode, padding in itertools.product(MODES, paddings):
         conformance.check_shapes(KERNEL, lambda x, mode=mode, padding=padding: F.pad(x, padding, mode), images)
 
@@ -105,6 +105,7 @@ def test_wrong_gradients_are_refused_in_the_originals_words() -> None:
         conformance.check_error(KERNEL, lambda backward=backward, padding=padding: backward(wrong, image, padding))
 
 
+@pytest.mark.filterwarnings("ignore:.torch.jit.script. is deprecated")  # torch's own rules for forward gradients use it
 def test_many_gradients_at_once_and_forward_ones_are_right() -> None:
     image = conformance.canonical(torch.randn(1, 2, 3, 2, dtype=torch.float64)).requires_grad_()
     with nhwc.kernels.use(KERNEL):

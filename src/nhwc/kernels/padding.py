@@ -1,4 +1,4 @@
-"""Padding on channels-last rows: circular, forward and backward, and the gradients of the other modes.
+"""Padding on channels-last rows in every mode, forward and backward, in one pass.
 
 torch's circular padding fills a contiguous tensor slice by slice; a constant padding's gradient has the format of the
 one that comes in.
@@ -14,12 +14,16 @@ import torch
 
 from nhwc.kernels import resample_taps
 from nhwc.kernels.dispatcher import is_plain, tracks_forward_gradients
-from nhwc.kernels.incoming import with_gradient_in_channels_last
+from nhwc.kernels.incoming import is_batched, with_gradient_in_channels_last
 from nhwc.kernels.layouts import as_channels_last, from_rows, is_channels_last, loops_serve, rows_of
 from nhwc.kernels.registry import kernel
 from nhwc.kernels.resample import resampled
 
-PAD = kernel("pad", "circular padding, forward and backward, and the gradients of every mode")
+PAD = kernel(
+    "pad",
+    "padding in every mode, forward and backward",
+    native="circular padding runs as index_select; all else is torch's own",
+)
 
 #: Modes whose paddings may be negative.
 _CUTTING = ("constant", "circular")
@@ -76,7 +80,7 @@ class _Circular(torch.autograd.Function):
     @staticmethod
     def backward(ctx: Any, *grads: torch.Tensor) -> tuple[torch.Tensor, None, None, None]:
         sizes, padding, back = ctx.of
-        if not is_plain(grads[0]):
+        if is_batched(grads[0]) or not is_plain(grads[0]):
             return _without_loops(grads[0], sizes, padding, back), None, None, None
         return _Circular.apply(grads[0], sizes, padding, back), None, None, None
 
@@ -96,7 +100,7 @@ def _without_loops(source: torch.Tensor, sizes: tuple[int, ...], padding: tuple[
 def _picked(source: torch.Tensor, dimensions: Sequence[resample_taps.Taps]) -> torch.Tensor:
     rows = rows_of(source)
     for dim, taps in enumerate(dimensions, 1):
-        if not torch.equal(taps.inputs, taps.outputs):
+        if taps.sizes[0] != taps.sizes[1] or not torch.equal(taps.inputs, taps.outputs):
             rows = rows.index_select(dim, taps.inputs)
     return from_rows(rows)
 
@@ -146,10 +150,12 @@ def _fits(mode: str, sizes: tuple[int, ...], padding: tuple[int, ...]) -> bool:
     """Whether torch takes it, and all of it is space."""
     if len(padding) != 2 * len(sizes) or min(_shape(sizes, padding)) < 1:
         return False
-    for place, each in enumerate(padding):
-        size = sizes[-1 - place // 2]
-        least = 1 - size if mode in _CUTTING else 0
-        if not least <= each <= size + _BEYOND.get(mode, each):
+    for place, size in enumerate(reversed(sizes)):
+        low, high = sorted(padding[2 * place : 2 * place + 2])
+        if low < (1 - size if mode in _CUTTING else 0) or high > size + _BEYOND.get(mode, high):
+            return False
+        # torch's circular padding copies what it has not written yet where less is left than it adds
+        if mode == "circular" and low < 0 < high and size + low < high:
             return False
     return True
 

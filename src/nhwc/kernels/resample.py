@@ -50,18 +50,24 @@ def resampled(source: torch.Tensor, shape: Sequence[int], table: torch.Tensor) -
 @lru_cache(maxsize=256)
 def _table(
     name: str, before: tuple[int, ...], after: tuple[int, ...], options: tuple[Any, ...], transposed: bool
-) -> torch.Tensor:
+) -> torch.Tensor | None:
     """options: align_corners, where the mode has it, and scales; the last ones may be missing."""
     align_corners, scales = (False, options) if "nearest" in name else (options[0], options[1:])
     scales = (*scales, None, None, None)[: len(before)]
-    if before == after and name in _ANTIALIASED:  # a copy, whatever the scales
-        dimensions = [resample_taps.unchanged(size) for size in before]
-    else:
-        dimensions = [
-            resample_taps.interpolated(name, *sizes, align_corners, scale)
-            for *sizes, scale in zip(before, after, scales, strict=True)
-        ]
+    if name in _BOTH_WAYS and any(_is_doubtful(name, *each) for each in zip(before, after, scales, strict=True)):
+        return None
+    dimensions = [
+        resample_taps.interpolated(name, *sizes, align_corners, scale)
+        for *sizes, scale in zip(before, after, scales, strict=True)
+    ]
     return resample_taps.table([each.transposed() for each in dimensions] if transposed else dimensions)
+
+
+def _is_doubtful(name: str, before: int, after: int, scale: float | None) -> bool:
+    """A scale that changes no size, which torch's kernels follow in one pass and not in the other; or one pixel that
+    stays one, where its antialiased kernels mistake the other dimension.
+    """
+    return before == after and (scale not in {None, 1.0} or (before == 1 and name in _ANTIALIASED))
 
 
 def _register_forward(name: str, rank: int, dtypes: tuple[torch.dtype, ...]) -> None:
@@ -72,7 +78,8 @@ def _register_forward(name: str, rank: int, dtypes: tuple[torch.dtype, ...]) -> 
         after = tuple(output_size)
         if len(after) != rank - 2 or min(after) < 1:
             return NotImplemented
-        return resampled(self, after, _table(name, tuple(self.shape[2:]), after, options, False))
+        table = _table(name, tuple(self.shape[2:]), after, options, False)
+        return NotImplemented if table is None else resampled(self, after, table)
 
 
 def _register_backward(name: str, rank: int, dtypes: tuple[torch.dtype, ...]) -> None:
@@ -89,7 +96,8 @@ def _register_backward(name: str, rank: int, dtypes: tuple[torch.dtype, ...]) ->
         before, after = tuple(input_size), tuple(output_size)
         if len(before) != rank or min(before) < 1 or grad_output.shape != (*before[:2], *after):
             return NotImplemented
-        return resampled(grad_output, before[2:], _table(name, before[2:], after, options, True))
+        table = _table(name, before[2:], after, options, True)
+        return NotImplemented if table is None else resampled(grad_output, before[2:], table)
 
 
 for _name in (*_BOTH_WAYS, *_ONLY_BACK):

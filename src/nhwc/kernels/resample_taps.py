@@ -15,14 +15,14 @@ import torch
 #: Pixels that are tried at a time.
 _BLOCK = 256
 
-_ONE_DIMENSIONAL = {
-    "upsample_nearest2d": "upsample_nearest1d",
-    "upsample_nearest3d": "upsample_nearest1d",
-    "_upsample_nearest_exact2d": "_upsample_nearest_exact1d",
-    "_upsample_nearest_exact3d": "_upsample_nearest_exact1d",
-    "upsample_bilinear2d": "upsample_linear1d",
-    "upsample_trilinear3d": "upsample_linear1d",
+#: The operator by which one dimension of another is tried.
+_AS_IMAGE = {
+    "upsample_nearest2d": "upsample_nearest2d",
+    "upsample_nearest3d": "upsample_nearest2d",
+    "_upsample_nearest_exact2d": "_upsample_nearest_exact2d",
+    "_upsample_nearest_exact3d": "_upsample_nearest_exact2d",
 }
+_LINEAR = ("upsample_bilinear2d", "upsample_trilinear3d")
 
 
 class Taps(NamedTuple):
@@ -42,8 +42,11 @@ def interpolated(name: str, before: int, after: int, align_corners: bool, scale:
     """One dimension of ``aten::<name>``, from ``before`` pixels to ``after``."""
     with torch.inference_mode(False), torch.no_grad():
         if "nearest" in name:
-            pixels = _pixel_numbers(before)
-            return _picks(before, getattr(torch.ops.aten, _ONE_DIMENSIONAL[name]).default(pixels, [after], scale))
+            # by the kernel for channels last, which treats sizes that stay as backward does, whatever the scale
+            image = _pixel_numbers(before).view(1, 1, before, 1).repeat(1, 2, 1, 1)
+            image = image.contiguous(memory_format=torch.channels_last)
+            picked = getattr(torch.ops.aten, _AS_IMAGE[name]).default(image, [after, 1], scale, None)
+            return _picks(before, picked[:, :1])
         found = []
         for begin in range(0, before, _BLOCK):
             each = torch.arange(begin, min(begin + _BLOCK, before), device="cpu")
@@ -66,11 +69,6 @@ def padded(mode: str, size: int, before: int, after: int) -> Taps:
         return Taps((size, chosen.numel()), outputs, chosen[outputs] - 1, weights)
 
 
-def unchanged(size: int) -> Taps:
-    """One dimension that stays as it is."""
-    return _picks(size, _pixel_numbers(size))
-
-
 def table(dimensions: Sequence[Taps]) -> torch.Tensor:
     """What resample.cpp reads, as int64: depth (of one pixel for two dimensions), height and width.
 
@@ -78,7 +76,7 @@ def table(dimensions: Sequence[Taps]) -> torch.Tensor:
     """
     with torch.inference_mode(False), torch.no_grad():
         missing = 3 - len(dimensions)
-        return torch.cat([_section(each) for each in (*[unchanged(1)] * missing, *dimensions)])
+        return torch.cat([_section(each) for each in (*[_picks(1, _pixel_numbers(1))] * missing, *dimensions)])
 
 
 def _section(taps: Taps) -> torch.Tensor:
@@ -104,11 +102,12 @@ def _picks(before: int, chosen: torch.Tensor) -> Taps:
 
 def _answers(name: str, signals: torch.Tensor, after: int, align_corners: bool, scale: float | None) -> torch.Tensor:
     """(signals, after): the rows of ``signals`` (signals, before), interpolated."""
-    if name in _ONE_DIMENSIONAL:
-        interpolate = getattr(torch.ops.aten, _ONE_DIMENSIONAL[name]).default
-        answers = interpolate(signals[None], [after], align_corners, scale)
+    if name in _LINEAR:
+        answers = torch.ops.aten.upsample_linear1d.default(signals[None], [after], align_corners, scale)
     else:
         interpolate = getattr(torch.ops.aten, name).default
-        # two columns, since some take an image of its own size for a copy, whatever the scale
-        answers = interpolate(signals[None, :, :, None], [after, 2], align_corners, scale, None)[..., 0]
+        # in an image one pixel wide torch's antialiased kernels mistake the height; in wider ones all columns are alike
+        columns = 1 if name == "upsample_bicubic2d" else 2
+        images = signals[None, :, :, None]
+        answers = interpolate(images, [after, columns], align_corners, scale, None)[..., 0]
     return answers.view(signals.shape[0], after)  # type: ignore[no-any-return]
