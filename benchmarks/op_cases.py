@@ -69,6 +69,14 @@ def _grid_sample(x: torch.Tensor, grid: torch.Tensor) -> torch.Tensor:
     return F.grid_sample(x, grid, align_corners=False)
 
 
+def _twice(mode: str) -> Callable[[torch.Tensor], torch.Tensor]:
+    return lambda x: F.interpolate(x, scale_factor=2, mode=mode)
+
+
+def _antialiased(mode: str) -> Callable[[torch.Tensor], torch.Tensor]:
+    return lambda x: F.interpolate(x, scale_factor=0.25, mode=mode, antialias=True)
+
+
 def _roi_align(x: torch.Tensor, boxes: torch.Tensor) -> torch.Tensor:
     return ops.roi_align(x, boxes, 7, sampling_ratio=2)
 
@@ -162,6 +170,15 @@ CASES: tuple[Case, ...] = (
         ((1, 32, 32, 48, 48),),
         lambda: (_grid(1, 32, 48, 48),),
     ),
+    Case("interpolate", "bicubic to twice the size", _twice("bicubic"), ((8, 64, 56, 56),)),
+    Case("interpolate", "bilinear to twice the size", _twice("bilinear"), ((8, 64, 56, 56),)),
+    Case("interpolate", "nearest 3-D to twice the size", _twice("nearest"), ((2, 32, 16, 32, 32),)),
+    Case("interpolate", "trilinear to twice the size", _twice("trilinear"), ((2, 32, 16, 32, 32),)),
+    Case("interpolate", "bilinear, antialiased, to a quarter", _antialiased("bilinear"), (IMAGE,)),
+    Case("interpolate", "bicubic, antialiased, to a quarter", _antialiased("bicubic"), (IMAGE,)),
+    Case("pad", "circular padding by one", lambda x: F.pad(x, (1,) * 4, "circular"), (IMAGE,)),
+    Case("pad", "circular padding by one, 3-D", lambda x: F.pad(x, (1,) * 6, "circular"), (VOLUME,)),
+    Case("pad", "reflection padding by three", lambda x: F.pad(x, (3,) * 4, "reflect"), (IMAGE,)),
     Case("roi_align", "roi_align, 256 boxes", _roi_align, ((2, 256, 50, 50),), lambda: (_boxes(256, 50.0),)),
     Case("roi_pool", "roi_pool, 256 boxes", _roi_pool, ((2, 256, 50, 50),), lambda: (_boxes(256, 50.0),)),
     Case("ps_roi_align", "ps_roi_align, 256 boxes", _ps_roi_align, ((2, 490, 50, 50),), lambda: (_boxes(256, 50.0),)),

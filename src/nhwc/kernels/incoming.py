@@ -1,0 +1,48 @@
+"""Gradients that arrive in another format than an operator's input had, brought there before torch's own formula runs.
+
+For operators whose backward sees nothing but the gradient, and answers in its format.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+
+from nhwc.kernels import relayout
+from nhwc.kernels.dispatcher import AfterOriginal, is_plain
+from nhwc.kernels.layouts import as_channels_last, is_channels_last
+
+_FORMAT = {4: torch.channels_last, 5: torch.channels_last_3d}
+
+
+def with_gradient_in_channels_last(input: torch.Tensor) -> Any:  # noqa: A002 torch's name
+    """What a replacement at "AutogradCPU" answers with; the original runs, on a channels-last input with a gradient."""
+    if not (input.requires_grad and torch.is_grad_enabled() and is_plain(input) and is_channels_last(input)):
+        return NotImplemented
+    return _FOLLOWED
+
+
+def is_batched(grad: torch.Tensor) -> bool:
+    """Whether ``torch.autograd.grad`` runs with ``is_grads_batched``, on many gradients at once."""
+    return bool(torch._C._functorch.is_legacy_batchedtensor(grad))
+
+
+def _followed(result: torch.Tensor) -> torch.Tensor:
+    if result.grad_fn is not None:
+        result.grad_fn.register_prehook(_in_channels_last)
+    return result
+
+
+def _in_channels_last(grads: tuple[torch.Tensor | None, ...]) -> tuple[torch.Tensor] | None:
+    grad = grads[0]
+    if grad is None or is_batched(grad) or not is_plain(grad) or is_channels_last(grad):
+        return None
+    if not (grad.requires_grad and torch.is_grad_enabled()):
+        return (as_channels_last(grad),)
+    if relayout.serves(grad):
+        return (relayout.to_format(grad, True),)
+    return (as_channels_last(grad.contiguous(memory_format=_FORMAT[grad.dim()])),)
+
+
+_FOLLOWED = AfterOriginal(_followed)
