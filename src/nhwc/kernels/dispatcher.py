@@ -118,8 +118,13 @@ def _is_compiled(caller: FrameType | None) -> bool:
 
 
 def is_plain(tensor: object) -> bool:
-    """Whether ``tensor`` holds data of its own: no subclass (fake, functional), and nothing that functorch wraps."""
-    return type(tensor) in _PLAIN and not torch._C._functorch.is_functorch_wrapped_tensor(tensor)  # type: ignore[arg-type]
+    """Whether ``tensor`` holds data of its own: no subclass (fake, functional), and nothing that functorch wraps, or that
+    ``torch.autograd.grad(..., is_grads_batched=True)`` does.
+    """
+    if type(tensor) not in _PLAIN:
+        return False
+    wrapping = torch._C._functorch
+    return not (wrapping.is_functorch_wrapped_tensor(tensor) or wrapping.is_legacy_batchedtensor(tensor))  # type: ignore[arg-type]
 
 
 def tracks_forward_gradients() -> bool:

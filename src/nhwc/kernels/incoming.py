@@ -23,11 +23,6 @@ def with_gradient_in_channels_last(input: torch.Tensor) -> Any:  # noqa: A002 to
     return _FOLLOWED
 
 
-def is_batched(grad: torch.Tensor) -> bool:
-    """Whether ``torch.autograd.grad`` runs with ``is_grads_batched``, on many gradients at once."""
-    return bool(torch._C._functorch.is_legacy_batchedtensor(grad))
-
-
 def _followed(result: torch.Tensor) -> torch.Tensor:
     if result.grad_fn is not None:
         result.grad_fn.register_prehook(_in_channels_last)
@@ -36,7 +31,7 @@ def _followed(result: torch.Tensor) -> torch.Tensor:
 
 def _in_channels_last(grads: tuple[torch.Tensor | None, ...]) -> tuple[torch.Tensor] | None:
     grad = grads[0]
-    if grad is None or is_batched(grad) or not is_plain(grad) or is_channels_last(grad):
+    if grad is None or not is_plain(grad) or is_channels_last(grad):
         return None
     if not (grad.requires_grad and torch.is_grad_enabled()):
         return (as_channels_last(grad),)

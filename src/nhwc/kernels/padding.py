@@ -14,7 +14,7 @@ import torch
 
 from nhwc.kernels import resample_taps
 from nhwc.kernels.dispatcher import is_plain, tracks_forward_gradients
-from nhwc.kernels.incoming import is_batched, with_gradient_in_channels_last
+from nhwc.kernels.incoming import with_gradient_in_channels_last
 from nhwc.kernels.layouts import as_channels_last, from_rows, is_channels_last, loops_serve, rows_of
 from nhwc.kernels.registry import kernel
 from nhwc.kernels.resample import resampled
@@ -80,7 +80,7 @@ class _Circular(torch.autograd.Function):
     @staticmethod
     def backward(ctx: Any, *grads: torch.Tensor) -> tuple[torch.Tensor, None, None, None]:
         sizes, padding, back = ctx.of
-        if is_batched(grads[0]) or not is_plain(grads[0]):
+        if not is_plain(grads[0]):
             return _without_loops(grads[0], sizes, padding, back), None, None, None
         return _Circular.apply(grads[0], sizes, padding, back), None, None, None
 
