@@ -118,8 +118,8 @@ def _is_compiled(caller: FrameType | None) -> bool:
 
 
 def is_plain(tensor: object) -> bool:
-    """Whether ``tensor`` holds data of its own: no subclass (fake, functional), and nothing that functorch wraps, or that
-    ``torch.autograd.grad(..., is_grads_batched=True)`` does.
+    """Whether ``tensor`` holds data of its own: no subclass (fake, functional), nothing that functorch wraps, and no
+    batch of gradients (``torch.autograd.grad(..., is_grads_batched=True)``).
     """
     if type(tensor) not in _PLAIN:
         return False
