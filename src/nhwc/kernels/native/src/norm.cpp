@@ -51,18 +51,22 @@ void sum_rows(const Shape& s, int64_t first, int64_t last, const Terms& terms, d
     }
 }
 
-// A sample of this many bytes stays in a core's cache from the pass that sums to the one that writes.
-constexpr int64_t CACHED_BYTES = 1 << 20;
+// What stays in a core's cache, and in the cache that the cores share, from the pass that sums to the one that writes.
+constexpr int64_t CORE_BYTES = 1 << 20;
+constexpr int64_t SHARED_BYTES = 1 << 24;
 
-// body(first sample, last sample): sample by sample in parallel where a sample stays in cache, else once for all.
+// body(first sample, last sample): sample by sample in parallel where a sample stays in a core's cache, else as many at
+// a time as stay in the shared one.
 template <class Body>
 void for_samples(const Shape& s, int64_t sample_bytes, const Body& body) {
-    if (s.samples > 1 && sample_bytes <= CACHED_BYTES)
+    if (s.samples > 1 && sample_bytes <= CORE_BYTES) {
         parallel_for(s.samples, 1, [&](int64_t begin, int64_t end) {
             for (int64_t sample = begin; sample < end; ++sample) body(sample, sample + 1);
         });
-    else
-        body(int64_t{0}, s.samples);
+        return;
+    }
+    const int64_t batch = std::max<int64_t>(1, SHARED_BYTES / sample_bytes);
+    for (int64_t first = 0; first < s.samples; first += batch) body(first, std::min(s.samples, first + batch));
 }
 
 // Runs sum_rows over samples [from, to) in parallel; sums is (samples, 2, channels).
@@ -91,14 +95,15 @@ std::vector<A> repeated(const Shape& s, const std::vector<A>& per_channel) {
     return wide;
 }
 
-// body(offset, width) over the rows of samples [from, to) in parallel; the per-sample state comes from prepare(sample).
+// body(offset, width) over the rows of samples [from, to) in parallel, what was summed last first, since it is still in
+// cache; the per-sample state comes from prepare(sample).
 template <class Prepare>
 void for_rows(const Shape& s, int64_t from, int64_t to, const Prepare& prepare) {
     const int64_t per_sample = s.tasks_per_sample(), repeat = s.repeat();
     parallel_for((to - from) * per_sample, 1, [&](int64_t begin, int64_t end) {
         int64_t current = -1;
         std::unique_ptr<decltype(prepare(0))> body;
-        for (int64_t task = begin; task < end; ++task) {
+        for (int64_t task = end - 1; task >= begin; --task) {
             const int64_t sample = from + task / per_sample, first = (task % per_sample) * s.rows_per_task();
             if (sample != current) body = std::make_unique<decltype(prepare(0))>(prepare(current = sample));
             const int64_t last = std::min(s.rows, first + s.rows_per_task());
