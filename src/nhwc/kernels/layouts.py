@@ -101,7 +101,7 @@ def empty_channels_last(shape: Sequence[int], like: torch.Tensor, dtype: torch.d
 
 
 def in_huge_pages(fresh: torch.Tensor) -> torch.Tensor:
-    """``fresh``, a dense tensor that nothing was written to yet, with the system's advice on its memory where it is large.
+    """``fresh``, a dense tensor that nothing was written to yet; a large one with advice on its memory.
 
     Advice only, for whole huge pages inside the tensor; NHWC_HUGE_PAGES=0 in the environment leaves it out.
     """

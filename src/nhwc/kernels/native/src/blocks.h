@@ -7,40 +7,10 @@
 #include <cstdint>
 #include <cstring>
 
+#include "stream.h"
 #include "vector.h"
 
-#if defined(__SSE2__)
-#include <immintrin.h>
-#endif
-
 namespace nhwc {
-
-#if defined(__AVX512F__)
-constexpr int MOST_LANES = 4;
-#elif defined(__AVX2__)
-constexpr int MOST_LANES = 2;
-#else
-constexpr int MOST_LANES = 1;
-#endif
-
-typedef uint32_t u32x4 __attribute__((vector_size(16)));
-typedef uint32_t u32x8 __attribute__((vector_size(32)));
-typedef uint32_t u32x16 __attribute__((vector_size(64)));
-
-template <int LANES>
-struct vector_of;
-template <>
-struct vector_of<1> {
-    using type = u32x4;
-};
-template <>
-struct vector_of<2> {
-    using type = u32x8;
-};
-template <>
-struct vector_of<4> {
-    using type = u32x16;
-};
 
 // Within each lane, the low or the high halves of two vectors in turn, by 4 and by 8 bytes.
 inline u32x4 low4(u32x4 a, u32x4 b) { return __builtin_shufflevector(a, b, 0, 4, 1, 5); }
@@ -121,22 +91,6 @@ inline typename vector_of<LANES>::type packed(const T* from, int64_t stride) {
         }
         return value;
     }
-}
-
-template <bool STREAM, class V>
-inline void put(void* to, V value) {
-    if constexpr (STREAM) {
-#if defined(__AVX512F__)
-        if constexpr (sizeof(V) == 64) return _mm512_stream_si512(static_cast<__m512i*>(to), (__m512i)value);
-#endif
-#if defined(__AVX2__)
-        if constexpr (sizeof(V) == 32) return _mm256_stream_si256(static_cast<__m256i*>(to), (__m256i)value);
-#endif
-#if defined(__SSE2__)
-        if constexpr (sizeof(V) == 16) return _mm_stream_si128(static_cast<__m128i*>(to), (__m128i)value);
-#endif
-    }
-    std::memcpy(to, &value, sizeof value);
 }
 
 // to (columns, rows) = from (rows, columns) transposed, for a block of BLOCK_ROWS and BLOCK_COLUMNS.

@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
+#include <type_traits>
 #include <vector>
 
 #include "blocks.h"
@@ -60,22 +61,33 @@ struct Turned {
         : channels(channels), rows(static_cast<size_t>(BLOCK * channels + SIDE), A(0)),
           columns(static_cast<size_t>((channels + SIDE) * BLOCK), A(0)) {}
 
-    // `count` rows; those that are missing keep what they held.
+    // `count` rows; those that are missing keep what they held. Rows of the right type, with `room` behind them for what
+    // the last block reads too much, are turned where they lie.
     template <class T>
-    void gather(const T* __restrict from, int64_t count) {
-        A* __restrict to = rows.data();
-        for (int64_t j = 0; j < count * channels; ++j) to[j] = load(from + j);
+    void gather(const T* __restrict from, int64_t count, bool room) {
+        const A* source = rows.data();
+        if constexpr (std::is_same_v<T, A>)
+            if (room) source = from;
+        if (source == rows.data()) {
+            A* __restrict to = rows.data();
+            for (int64_t j = 0; j < count * channels; ++j) to[j] = load(from + j);
+        }
         for (int64_t c = 0; c < channels; c += SIDE)
             for (int64_t r = 0; r < BLOCK; r += SIDE)
-                block<MOST_LANES, false>(rows.data() + r * channels + c, channels, columns.data() + c * BLOCK + r, BLOCK);
+                block<MOST_LANES, false>(source + r * channels + c, channels, columns.data() + c * BLOCK + r, BLOCK);
     }
 
-    // Later channels first, and earlier rows: what a block writes past the last channel is then written over.
+    // Later channels first, and earlier rows: what a block writes past the last channel is then written over; behind the
+    // last row there must be `room` for it.
     template <class T>
-    void scatter(T* __restrict to, int64_t count) {
+    void scatter(T* __restrict to, int64_t count, bool room) {
+        A* target = rows.data();
+        if constexpr (std::is_same_v<T, A>)
+            if (room) target = to;
         for (int64_t c = (channels - 1) / SIDE * SIDE; c >= 0; c -= SIDE)
             for (int64_t r = 0; r < BLOCK; r += SIDE)
-                block<MOST_LANES, false>(columns.data() + c * BLOCK + r, BLOCK, rows.data() + r * channels + c, channels);
+                block<MOST_LANES, false>(columns.data() + c * BLOCK + r, BLOCK, target + r * channels + c, channels);
+        if (target != rows.data()) return;
         const A* __restrict from = rows.data();
         for (int64_t j = 0; j < count * channels; ++j) store(to + j, from[j]);
     }
@@ -93,7 +105,7 @@ void forward_few(const T* from, T* to, int logarithm, int64_t rows, int64_t chan
         A* __restrict x = turned.columns.data(), * __restrict e = memory.data();
         for (int64_t b = begin; b < end; ++b) {
             const int64_t count = std::min(BLOCK, rows - b * BLOCK);
-            turned.gather(from + b * BLOCK * channels, count);
+            turned.gather(from + b * BLOCK * channels, count, b + 1 < end);
             A top[BLOCK], sum[BLOCK];
             NHWC_VECTOR
             for (int64_t r = 0; r < BLOCK; ++r) top[r] = x[r], sum[r] = A(0);
@@ -110,7 +122,7 @@ void forward_few(const T* from, T* to, int logarithm, int64_t rows, int64_t chan
             for (int64_t c = 0; c < channels; ++c) NHWC_VECTOR
             for (int64_t r = 0; r < BLOCK; ++r)
                 x[c * BLOCK + r] = logarithm != 0 ? x[c * BLOCK + r] - sum[r] : e[c * BLOCK + r] / sum[r];
-            turned.scatter(to + b * BLOCK * channels, count);
+            turned.scatter(to + b * BLOCK * channels, count, b + 1 < end);
         }
     });
 }
@@ -123,8 +135,8 @@ void backward_few(const T* grad, const T* from, T* to, int logarithm, int64_t ro
         A* __restrict g = gradient.columns.data(), * __restrict y = result.columns.data();
         for (int64_t b = begin; b < end; ++b) {
             const int64_t count = std::min(BLOCK, rows - b * BLOCK), offset = b * BLOCK * channels;
-            gradient.gather(grad + offset, count);
-            result.gather(from + offset, count);
+            gradient.gather(grad + offset, count, b + 1 < end);
+            result.gather(from + offset, count, b + 1 < end);
             A sum[BLOCK] = {};
             for (int64_t c = 0; c < channels; ++c) NHWC_VECTOR
             for (int64_t r = 0; r < BLOCK; ++r)
@@ -134,7 +146,7 @@ void backward_few(const T* grad, const T* from, T* to, int logarithm, int64_t ro
             for (int64_t r = 0; r < BLOCK; ++r) g[c * BLOCK + r] -= exponential(y[c * BLOCK + r]) * sum[r];
             else for (int64_t c = 0; c < channels; ++c) NHWC_VECTOR for (int64_t r = 0; r < BLOCK; ++r)
                 g[c * BLOCK + r] = (g[c * BLOCK + r] - sum[r]) * y[c * BLOCK + r];
-            gradient.scatter(to + offset, count);
+            gradient.scatter(to + offset, count, b + 1 < end);
         }
     });
 }

@@ -16,9 +16,6 @@
 namespace nhwc {
 namespace {
 
-constexpr int64_t LINE = 64;
-// A target of this many bytes would push everything else out of the caches: it is streamed.
-constexpr int64_t STREAMED_BYTES = 8 << 20;
 // Pixels of a task where there are too few channels for blocks.
 constexpr int64_t FEW_PIXELS = 4096;
 
@@ -60,24 +57,6 @@ void transpose(const Matrix<T>& m, int64_t ahead) {
     }
 }
 
-// Whole lines of the target past the caches.
-template <class T>
-void stream_out(const T* from, T* to, int64_t count) {
-    const char* in = reinterpret_cast<const char*>(from);
-    char* out = reinterpret_cast<char*>(to);
-    const int64_t bytes = count * static_cast<int64_t>(sizeof(T));
-    const int64_t head = std::min(bytes, (LINE - static_cast<int64_t>(reinterpret_cast<uintptr_t>(out) % LINE)) % LINE);
-    std::memcpy(out, in, static_cast<size_t>(head));
-    int64_t at = head;
-    for (; at + LINE <= bytes; at += LINE)
-        for (int64_t part = 0; part < LINE; part += 16 * MOST_LANES) {
-            typename vector_of<MOST_LANES>::type value;
-            std::memcpy(&value, in + at + part, sizeof value);
-            put<true>(out + at + part, value);
-        }
-    std::memcpy(out + at, in + at, static_cast<size_t>(bytes - at));
-}
-
 // How a (samples, rows, columns) array is cut: into tiles of some rows and columns, the last of which take the rest.
 struct Tiles {
     Tiles(int64_t whole, int64_t wanted) : size(std::min(whole, wanted)), count(whole / size), whole(whole) {}
@@ -93,21 +72,10 @@ enum class Way { CACHED, STREAMED, STAGED };
 // with the rows of the target, so that a tile is put together elsewhere first.
 template <class T>
 Way way_of(const T* to, int64_t to_stride, int64_t rows, int64_t total) {
-#if defined(__SSE2__)
     constexpr int64_t size = sizeof(T);
-    if (total * size < STREAMED_BYTES) return Way::CACHED;
+    if (!is_streamed(total * size)) return Way::CACHED;
     const bool whole_lines = (to_stride * size) % LINE == 0 && (rows * size) % LINE == 0;
     return whole_lines && reinterpret_cast<uintptr_t>(to) % LINE == 0 ? Way::STREAMED : Way::STAGED;
-#else
-    (void)to, (void)to_stride, (void)rows, (void)total;
-    return Way::CACHED;
-#endif
-}
-
-inline void finish_streams() {
-#if defined(__SSE2__)
-    _mm_sfence();
-#endif
 }
 
 // Tile by tile, in parallel. at(sample, pixel, channel, pixels, channels) is the matrix of one tile.
