@@ -148,7 +148,7 @@ def test_a_contiguous_operand_of_cat_is_placed_in_channels_last() -> None:
 
 @pytest.mark.parametrize("logarithm", [False, True])
 @pytest.mark.parametrize("channels", [2, 5, 16, 21, 40, 64, 65, 130])
-@dtypes
+@conformance.dtypes
 def test_softmax_of_any_number_of_channels(channels: int, logarithm: bool, dtype: torch.dtype) -> None:
     def call(x: torch.Tensor) -> torch.Tensor:
         return x.log_softmax(1) if logarithm else x.softmax(1)
@@ -157,7 +157,7 @@ def test_softmax_of_any_number_of_channels(channels: int, logarithm: bool, dtype
 
 
 @pytest.mark.parametrize("index", [[0, 2, 5], [5, 0], [1, 1, 4, 1], [3, 2, 1, 0, 5, 4]], ids=str)
-@dtypes
+@conformance.dtypes
 def test_the_gradient_of_picked_channels(index: list[int], dtype: torch.dtype) -> None:
     plain = torch.randn(2, 6, 5, 7).to(dtype)
     gradient = torch.randn(2, len(index), 5, 7).to(dtype)
