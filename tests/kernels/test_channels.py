@@ -146,6 +146,31 @@ def test_a_contiguous_operand_of_cat_is_placed_in_channels_last() -> None:
             assert torch.equal(result, torch.cat([each.contiguous() for each in operands], 1))
 
 
+@pytest.mark.parametrize("logarithm", [False, True])
+@pytest.mark.parametrize("channels", [2, 5, 16, 21, 40, 64, 65, 130])
+@conformance.dtypes
+def test_softmax_of_any_number_of_channels(channels: int, logarithm: bool, dtype: torch.dtype) -> None:
+    def call(x: torch.Tensor) -> torch.Tensor:
+        return x.log_softmax(1) if logarithm else x.softmax(1)
+
+    conformance.check_accuracy("softmax", Sample("softmax", call, ((3, channels, 5, 7),)), dtype)
+
+
+@pytest.mark.parametrize("index", [[0, 2, 5], [5, 0], [1, 1, 4, 1], [3, 2, 1, 0, 5, 4]], ids=str)
+@conformance.dtypes
+def test_the_gradient_of_picked_channels(index: list[int], dtype: torch.dtype) -> None:
+    plain = torch.randn(2, 6, 5, 7).to(dtype)
+    gradient = torch.randn(2, len(index), 5, 7).to(dtype)
+    x = plain.double().requires_grad_()
+    (expected,) = torch.autograd.grad(x.index_select(1, torch.tensor(index)), x, gradient.double())
+    last = canonical(plain).requires_grad_()
+    with nhwc.kernels.use("indexing"):
+        picked = last.index_select(1, torch.tensor(index))
+        (found,) = torch.autograd.grad(picked, last, canonical(gradient))
+    assert conformance.is_canonical(found)
+    torch.testing.assert_close(found.double(), expected, rtol=2 * torch.finfo(dtype).eps, atol=torch.finfo(dtype).eps)
+
+
 def test_contiguous_tensors_alone_stay_contiguous() -> None:
     with nhwc.kernels.use():
         assert torch.cat([torch.randn(2, 3, 4, 4), torch.randn(2, 3, 4, 4)], 1).is_contiguous()

@@ -39,6 +39,28 @@ def test_there_and_back_moves_every_element_to_its_place(shape: tuple[int, ...],
     assert torch.equal(back, plain)
 
 
+#: Eight megabytes and more are streamed: in whole lines (16 channels and pixels each), or put together first.
+LARGE = ((2, 64, 160, 128), (3, 100, 90, 91), (1, 1030, 49, 50), (2, 3, 1024, 512), (1, 96, 16, 40, 41))
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float64, torch.uint8], ids=str)
+@pytest.mark.parametrize("shape", LARGE, ids=str)
+def test_large_ones_on_any_number_of_threads(shape: tuple[int, ...], dtype: torch.dtype) -> None:
+    plain = torch.randint(0, 256, (*shape, dtype.itemsize), dtype=torch.uint8)
+    if dtype.is_floating_point:  # every bit pattern may occur in a copy, but a NaN equals nothing
+        plain[..., -1] &= 0x3F
+    plain = plain.view(dtype).squeeze(-1)
+    before = torch.get_num_threads()
+    try:
+        for threads in (1, before + 1):
+            torch.set_num_threads(threads)
+            last = nhwc.to_format(plain, "channels_last" if plain.dim() == 4 else "channels_last_3d")
+            assert torch.equal(last, plain)
+            assert torch.equal(nhwc.to_format(last, "contiguous"), plain)
+    finally:
+        torch.set_num_threads(before)
+
+
 @given(
     st.lists(st.integers(1, 40), min_size=4, max_size=4),
     st.sampled_from((torch.uint8, torch.float16, torch.float32, torch.float64)),

@@ -12,7 +12,13 @@ from typing import Any
 import torch
 
 from nhwc.kernels.dispatcher import is_plain, wrapped
-from nhwc.kernels.layouts import empty_channels_last, is_channels_last, strides_are_contiguous, transpose
+from nhwc.kernels.layouts import (
+    empty_channels_last,
+    in_huge_pages,
+    is_channels_last,
+    strides_are_contiguous,
+    transpose,
+)
 from nhwc.kernels.registry import kernel
 
 CONVERSION = kernel(
@@ -63,7 +69,7 @@ def _converted(tensor: torch.Tensor, wanted: torch.memory_format | None) -> Any:
     if wanted == last and strides_are_contiguous(tensor):
         result = empty_channels_last(tensor.shape, tensor)
     elif wanted == torch.contiguous_format and is_channels_last(tensor):
-        result = torch.empty(tensor.shape, dtype=tensor.dtype, device=tensor.device)
+        result = in_huge_pages(torch.empty(tensor.shape, dtype=tensor.dtype, device=tensor.device))
     else:
         return NotImplemented
     return result if transpose(tensor, result) else NotImplemented

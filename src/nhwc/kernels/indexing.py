@@ -8,14 +8,15 @@ from typing import Any
 import torch
 
 from nhwc.kernels import native
-from nhwc.kernels.dispatcher import is_plain
-from nhwc.kernels.layouts import empty_channels_last, from_rows, is_channels_last, row_dim, rows_of
+from nhwc.kernels.dispatcher import is_plain, tracks_forward_gradients
+from nhwc.kernels.layouts import empty_channels_last, from_rows, is_channels_last, loops_serve, row_dim, rows_of
 from nhwc.kernels.registry import kernel
 
 INDEX = kernel("indexing", "index_select, and indexing by one tensor, as in x[:, order]; forward and backward")
 ROLL = kernel("roll", "roll over any dimensions")
 
 _gather = native.Function("gather_channels", "ippplll")
+_spread = native.Function("spread_channels", "ippplll")
 
 
 @INDEX.replaces("aten::index_select")
@@ -42,8 +43,15 @@ def index_select(self: torch.Tensor, dim: int, index: torch.Tensor) -> Any:
 def index_select_backward(grad: torch.Tensor, self_sizes: Sequence[int], dim: int, index: torch.Tensor) -> Any:
     if not (_serves(grad) and is_plain(index) and len(self_sizes) == grad.dim()):
         return NotImplemented
-    shape = [self_sizes[0], *self_sizes[2:], self_sizes[1]]
     place = row_dim(grad, dim)
+    channels, taken = self_sizes[1], grad.shape[1]
+    same = tuple(self_sizes) == (grad.shape[0], channels, *grad.shape[2:]) and index.numel() == taken
+    if place == grad.dim() - 1 and same and _is_final(grad) and _is_within(index, channels):
+        result = empty_channels_last(self_sizes, grad)
+        order, rows = index.to(torch.int64).contiguous(), grad.numel() // taken
+        _spread(native.dtype_code(grad.dtype), grad, result, order, rows, channels, taken)
+        return result
+    shape = [self_sizes[0], *self_sizes[2:], channels]
     return from_rows(grad.new_zeros(shape).index_add_(place, index, rows_of(grad)))
 
 
@@ -67,6 +75,17 @@ def roll(self: torch.Tensor, shifts: Sequence[int], dims: Sequence[int] = ()) ->
     if not _serves(self) or not dims or any(not -self.dim() <= dim < self.dim() for dim in dims):
         return NotImplemented
     return from_rows(torch.roll(rows_of(self), list(shifts), [row_dim(self, dim) for dim in dims]))
+
+
+def _is_final(grad: torch.Tensor) -> bool:
+    """Whether the compiled loop takes a gradient and nobody asks for the derivative of what it answers."""
+    tracked = (torch.is_grad_enabled() and grad.requires_grad) or tracks_forward_gradients()
+    return not tracked and loops_serve(grad)
+
+
+def _is_within(index: torch.Tensor, size: int) -> bool:
+    low, high = torch.aminmax(index)
+    return bool(low >= 0 and high < size)
 
 
 def _serves(tensor: torch.Tensor) -> bool:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import math
+import os
 from collections.abc import Sequence
 from typing import NamedTuple
 
@@ -15,6 +16,11 @@ from nhwc.kernels.dispatcher import is_plain
 #: (element bytes, source, target, samples, channels, pixels, elements between two pixels of the target).
 to_rows = native.Function("to_rows", "ippllll")
 _from_rows = native.Function("from_rows", "ipplll")
+_advise_huge_pages = native.Function("advise_huge_pages", "pl")
+
+#: From here on a fresh result asks for huge pages: mapping it in small ones costs as much as filling it.
+_HUGE_BYTES = 4 << 20
+_HUGE = os.environ.get("NHWC_HUGE_PAGES") != "0"
 
 _FORMAT = {4: torch.channels_last, 5: torch.channels_last_3d}
 
@@ -89,7 +95,20 @@ def canonical_strides(shape: Sequence[int]) -> tuple[int, ...]:
 
 def empty_channels_last(shape: Sequence[int], like: torch.Tensor, dtype: torch.dtype | None = None) -> torch.Tensor:
     """A fresh tensor with canonical channels-last strides, on the device of ``like`` and of its dtype by default."""
-    return torch.empty_strided(tuple(shape), canonical_strides(shape), dtype=dtype or like.dtype, device=like.device)
+    return in_huge_pages(
+        torch.empty_strided(tuple(shape), canonical_strides(shape), dtype=dtype or like.dtype, device=like.device)
+    )
+
+
+def in_huge_pages(fresh: torch.Tensor) -> torch.Tensor:
+    """``fresh``, a dense tensor that nothing was written to yet; a large one with advice on its memory.
+
+    Advice only, for whole huge pages inside the tensor; NHWC_HUGE_PAGES=0 in the environment leaves it out.
+    """
+    large = fresh.numel() * fresh.element_size() >= _HUGE_BYTES
+    if large and _HUGE and type(fresh) is torch.Tensor and fresh.device.type == "cpu" and native.is_available():
+        _advise_huge_pages(fresh, fresh.numel() * fresh.element_size())
+    return fresh
 
 
 def as_channels_last(tensor: torch.Tensor) -> torch.Tensor:

@@ -12,7 +12,13 @@ from torch.library import Library, register_autograd, register_fake
 
 from nhwc.kernels import native
 from nhwc.kernels.dispatcher import is_plain, tracks_forward_gradients
-from nhwc.kernels.layouts import empty_channels_last, is_channels_last, strides_are_contiguous, transpose
+from nhwc.kernels.layouts import (
+    empty_channels_last,
+    in_huge_pages,
+    is_channels_last,
+    strides_are_contiguous,
+    transpose,
+)
 
 _library = Library("nhwc", "FRAGMENT")  # type: ignore[no-untyped-call]
 _library.define("to_format(Tensor self, bool channels_last) -> Tensor")  # type: ignore[no-untyped-call]
@@ -43,7 +49,7 @@ def to_format(tensor: torch.Tensor, channels_last: bool) -> torch.Tensor:
 def _empty(self: torch.Tensor, channels_last: bool) -> torch.Tensor:
     if channels_last:
         return empty_channels_last(self.shape, self)
-    return torch.empty(self.shape, dtype=self.dtype, device=self.device)
+    return in_huge_pages(torch.empty(self.shape, dtype=self.dtype, device=self.device))
 
 
 def _on_cpu(self: torch.Tensor, channels_last: bool) -> torch.Tensor:

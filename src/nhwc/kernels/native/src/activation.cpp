@@ -1,4 +1,5 @@
 // Backward of activations where the gradient is the same for every pixel, as a global mean sends it back.
+#include <algorithm>
 #include <cmath>
 #include <type_traits>
 #include <vector>
@@ -29,24 +30,36 @@ inline A derivative(A g, A of, A low, A high) {
     return g * (A(1) - of * of);
 }
 
+// Narrow channels are taken several pixels at a time, and so many values by a task.
+constexpr int64_t WIDTH = 512;
+constexpr int64_t VALUES_PER_TASK = 1 << 15;
+
 template <int KIND, class T>
 void run(const T* grad, int64_t sample_step, int64_t channel_step, const T* of, T* to, int64_t samples, int64_t rows,
          int64_t channels, double low, double high) {
     using A = accumulate_t<T>;
-    parallel_for(samples * rows, grain_for(channels), [&](int64_t begin, int64_t end) {
-        std::vector<A> own(static_cast<size_t>(channels));
+    const int64_t repeat = channels >= WIDTH ? 1 : WIDTH / channels;
+    const int64_t rows_per_task = std::max<int64_t>(1, VALUES_PER_TASK / (channels * repeat)) * repeat;
+    const int64_t per_sample = (rows + rows_per_task - 1) / rows_per_task;
+    parallel_for(samples * per_sample, 1, [&](int64_t begin, int64_t end) {
+        std::vector<A> own(static_cast<size_t>(channels * repeat));
         int64_t current = -1;
-        for (int64_t row = begin; row < end; ++row) {
-            if (row / rows != current) {
-                current = row / rows;
-                for (int64_t c = 0; c < channels; ++c) own[c] = load(grad + current * sample_step + c * channel_step);
+        for (int64_t task = begin; task < end; ++task) {
+            if (task / per_sample != current) {
+                current = task / per_sample;
+                for (int64_t j = 0; j < channels * repeat; ++j)
+                    own[j] = load(grad + current * sample_step + j % channels * channel_step);
             }
+            const int64_t first = task % per_sample * rows_per_task, last = std::min(rows, first + rows_per_task);
             const A* __restrict g = own.data();
-            const T* __restrict in = of + row * channels;
-            T* __restrict out = to + row * channels;
-            NHWC_INDEPENDENT
-            for (int64_t c = 0; c < channels; ++c)
-                store(out + c, derivative<KIND>(g[c], load(in + c), static_cast<A>(low), static_cast<A>(high)));
+            for (int64_t row = first; row < last; row += repeat) {
+                const T* __restrict in = of + (current * rows + row) * channels;
+                T* __restrict out = to + (current * rows + row) * channels;
+                const int64_t width = std::min(repeat, last - row) * channels;
+                NHWC_INDEPENDENT
+                for (int64_t j = 0; j < width; ++j)
+                    store(out + j, derivative<KIND>(g[j], load(in + j), static_cast<A>(low), static_cast<A>(high)));
+            }
         }
     });
 }

@@ -16,6 +16,9 @@ namespace {
 constexpr int64_t VALUES_PER_TASK = 1 << 15;
 // Values that a float accumulator takes before its sum goes on in double.
 constexpr int64_t ROWS_PER_FLUSH = 32;
+// Rows that are added up before they reach their sums in memory.
+constexpr int ROWS_AT_ONCE = 4;
+constexpr std::integral_constant<int, 1> ONE_ROW{};
 // Rows whose mean the sums of a sample are taken about.
 constexpr int64_t PIVOT_ROWS = 16;
 // Narrow channels are taken several rows at a time, so that a vector is full.
@@ -40,9 +43,11 @@ void sum_rows(const Shape& s, int64_t first, int64_t last, const Terms& terms, d
     while (row < last) {
         std::fill(buffer.begin(), buffer.end(), A(0));
         const int64_t stop = std::min(last, row + ROWS_PER_FLUSH * repeat);
-        for (; row + repeat <= stop; row += repeat) terms(row * s.channels, width, one, two);
+        for (; row + ROWS_AT_ONCE * repeat <= stop; row += ROWS_AT_ONCE * repeat)
+            terms(std::integral_constant<int, ROWS_AT_ONCE>{}, row * s.channels, width, one, two);
+        for (; row + repeat <= stop; row += repeat) terms(ONE_ROW, row * s.channels, width, one, two);
         for (int64_t lane = 0; row < stop; ++row, ++lane)
-            terms(row * s.channels, s.channels, one + lane * s.channels, two + lane * s.channels);
+            terms(ONE_ROW, row * s.channels, s.channels, one + lane * s.channels, two + lane * s.channels);
         for (int64_t k = 0; k < repeat; ++k)
             for (int64_t c = 0; c < s.channels; ++c) {
                 first_sum[c] += static_cast<double>(one[k * s.channels + c]);
@@ -51,18 +56,22 @@ void sum_rows(const Shape& s, int64_t first, int64_t last, const Terms& terms, d
     }
 }
 
-// A sample of this many bytes stays in a core's cache from the pass that sums to the one that writes.
-constexpr int64_t CACHED_BYTES = 1 << 20;
+// What stays in a core's cache, and in the cache that the cores share, from the pass that sums to the one that writes.
+constexpr int64_t CORE_BYTES = 1 << 20;
+constexpr int64_t SHARED_BYTES = 1 << 24;
 
-// body(first sample, last sample): sample by sample in parallel where a sample stays in cache, else once for all.
+// body(first sample, last sample): sample by sample in parallel where a sample stays in a core's cache, else as many at
+// a time as stay in the shared one.
 template <class Body>
 void for_samples(const Shape& s, int64_t sample_bytes, const Body& body) {
-    if (s.samples > 1 && sample_bytes <= CACHED_BYTES)
+    if (s.samples > 1 && sample_bytes <= CORE_BYTES) {
         parallel_for(s.samples, 1, [&](int64_t begin, int64_t end) {
             for (int64_t sample = begin; sample < end; ++sample) body(sample, sample + 1);
         });
-    else
-        body(int64_t{0}, s.samples);
+        return;
+    }
+    const int64_t batch = std::max<int64_t>(1, SHARED_BYTES / sample_bytes);
+    for (int64_t first = 0; first < s.samples; first += batch) body(first, std::min(s.samples, first + batch));
 }
 
 // Runs sum_rows over samples [from, to) in parallel; sums is (samples, 2, channels).
@@ -91,14 +100,15 @@ std::vector<A> repeated(const Shape& s, const std::vector<A>& per_channel) {
     return wide;
 }
 
-// body(offset, width) over the rows of samples [from, to) in parallel; the per-sample state comes from prepare(sample).
+// body(offset, width) over the rows of samples [from, to) in parallel, what was summed last first, since it is still in
+// cache; the per-sample state comes from prepare(sample).
 template <class Prepare>
 void for_rows(const Shape& s, int64_t from, int64_t to, const Prepare& prepare) {
     const int64_t per_sample = s.tasks_per_sample(), repeat = s.repeat();
     parallel_for((to - from) * per_sample, 1, [&](int64_t begin, int64_t end) {
         int64_t current = -1;
         std::unique_ptr<decltype(prepare(0))> body;
-        for (int64_t task = begin; task < end; ++task) {
+        for (int64_t task = end - 1; task >= begin; --task) {
             const int64_t sample = from + task / per_sample, first = (task % per_sample) * s.rows_per_task();
             if (sample != current) body = std::make_unique<decltype(prepare(0))>(prepare(current = sample));
             const int64_t last = std::min(s.rows, first + s.rows_per_task());
@@ -141,15 +151,20 @@ void forward(const T* x, const P* weight, const P* bias, T* y, accumulate_t<T>* 
             const T* from = x + sample * sample_size;
             const A* own = pivots.data() + sample * s.channels;
             const std::vector<A> pivot(own, own + s.channels);
-            return [from, about = repeated(s, pivot)](int64_t offset, int64_t width, A* __restrict one,
+            return [from, about = repeated(s, pivot)](auto lines, int64_t offset, int64_t width, A* __restrict one,
                                                       A* __restrict two) {
                 const T* __restrict row = from + offset;
                 const A* __restrict p = about.data();
                 NHWC_INDEPENDENT
                 for (int64_t j = 0; j < width; ++j) {
-                    const A d = load(row + j) - p[j];
-                    one[j] += d;
-                    two[j] += d * d;
+                    A first(0), second(0);
+                    for (int k = 0; k < decltype(lines)::value; ++k) {
+                        const A d = load(row + k * width + j) - p[j];
+                        first += d;
+                        second += d * d;
+                    }
+                    one[j] += first;
+                    two[j] += second;
                 }
             };
         };
@@ -202,14 +217,19 @@ void backward(const T* dy, const T* x, const P* weight, const accumulate_t<T>* m
         std::vector<A> centre(static_cast<size_t>(s.channels));
         for (int64_t c = 0; c < s.channels; ++c) centre[c] = mean[sample * s.groups + c / per_group];
         return [grad = dy + sample * sample_size, from = x + sample * sample_size, m = repeated(s, centre)](
-                   int64_t offset, int64_t width, A* __restrict one, A* __restrict two) {
+                   auto lines, int64_t offset, int64_t width, A* __restrict one, A* __restrict two) {
             const T* __restrict g = grad + offset, * __restrict row = from + offset;
             const A* __restrict mp = m.data();
             NHWC_INDEPENDENT
             for (int64_t j = 0; j < width; ++j) {
-                const A d = load(g + j);
-                one[j] += d;
-                two[j] += d * (load(row + j) - mp[j]);
+                A first(0), second(0);
+                for (int k = 0; k < decltype(lines)::value; ++k) {
+                    const A d = load(g + k * width + j);
+                    first += d;
+                    second += d * (load(row + k * width + j) - mp[j]);
+                }
+                one[j] += first;
+                two[j] += second;
             }
         };
     };

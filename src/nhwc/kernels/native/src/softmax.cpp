@@ -2,8 +2,10 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
+#include <type_traits>
 #include <vector>
 
+#include "blocks.h"
 #include "exponential.h"
 #include "export.h"
 #include "parallel.h"
@@ -46,33 +48,64 @@ A total(const A* values, int64_t count) {
 
 // Up to this many channels, blocks of rows are transposed in cache: vectors then run across rows, and nothing is
 // padded.
-constexpr int64_t FEW = 48;
+constexpr int64_t FEW = 64;
 constexpr int64_t BLOCK = WIDTH;
 
-// block (channels, BLOCK) from `count` rows; the rows that are missing repeat the first.
-template <class T>
-inline void gather_block(const T* from, int64_t channels, int64_t count, accumulate_t<T>* __restrict block) {
-    const T* rows[BLOCK];
-    for (int64_t r = 0; r < BLOCK; ++r) rows[r] = from + (r < count ? r : 0) * channels;
-    for (int64_t c = 0; c < channels; ++c)
-        for (int64_t r = 0; r < BLOCK; ++r) block[c * BLOCK + r] = load(rows[r] + c);
-}
+// Rows as they lie in memory, and the same as (channels, BLOCK). Both have room for the whole register blocks that reach
+// past the last channel, whose values there are never used.
+template <class A>
+struct Turned {
+    static constexpr int64_t SIDE = BLOCK_COLUMNS<sizeof(A), MOST_LANES>;
 
-template <class T>
-inline void scatter_block(const accumulate_t<T>* __restrict block, int64_t channels, int64_t count, T* to) {
-    for (int64_t r = 0; r < count; ++r)
-        for (int64_t c = 0; c < channels; ++c) store(to + r * channels + c, block[c * BLOCK + r]);
-}
+    explicit Turned(int64_t channels)
+        : channels(channels), rows(static_cast<size_t>(BLOCK * channels + SIDE), A(0)),
+          columns(static_cast<size_t>((channels + SIDE) * BLOCK), A(0)) {}
+
+    // `count` rows; those that are missing keep what they held. Rows of the right type, with `room` behind them for what
+    // the last block reads too much, are turned where they lie.
+    template <class T>
+    void gather(const T* __restrict from, int64_t count, bool room) {
+        const A* source = rows.data();
+        if constexpr (std::is_same_v<T, A>)
+            if (room) source = from;
+        if (source == rows.data()) {
+            A* __restrict to = rows.data();
+            for (int64_t j = 0; j < count * channels; ++j) to[j] = load(from + j);
+        }
+        for (int64_t c = 0; c < channels; c += SIDE)
+            for (int64_t r = 0; r < BLOCK; r += SIDE)
+                block<MOST_LANES, false>(source + r * channels + c, channels, columns.data() + c * BLOCK + r, BLOCK);
+    }
+
+    // Later channels first, and earlier rows: what a block writes past the last channel is then written over; behind the
+    // last row there must be `room` for it.
+    template <class T>
+    void scatter(T* __restrict to, int64_t count, bool room) {
+        A* target = rows.data();
+        if constexpr (std::is_same_v<T, A>)
+            if (room) target = to;
+        for (int64_t c = (channels - 1) / SIDE * SIDE; c >= 0; c -= SIDE)
+            for (int64_t r = 0; r < BLOCK; r += SIDE)
+                block<MOST_LANES, false>(columns.data() + c * BLOCK + r, BLOCK, target + r * channels + c, channels);
+        if (target != rows.data()) return;
+        const A* __restrict from = rows.data();
+        for (int64_t j = 0; j < count * channels; ++j) store(to + j, from[j]);
+    }
+
+    int64_t channels;
+    std::vector<A> rows, columns;
+};
 
 template <class T>
 void forward_few(const T* from, T* to, int logarithm, int64_t rows, int64_t channels) {
     using A = accumulate_t<T>;
     parallel_for((rows + BLOCK - 1) / BLOCK, grain_for(channels * BLOCK), [&](int64_t begin, int64_t end) {
-        std::vector<A> memory(static_cast<size_t>(2 * channels * BLOCK));
-        A* __restrict x = memory.data(), * __restrict e = x + channels * BLOCK;
+        Turned<A> turned(channels);
+        std::vector<A> memory(static_cast<size_t>(channels * BLOCK));
+        A* __restrict x = turned.columns.data(), * __restrict e = memory.data();
         for (int64_t b = begin; b < end; ++b) {
             const int64_t count = std::min(BLOCK, rows - b * BLOCK);
-            gather_block(from + b * BLOCK * channels, channels, count, x);
+            turned.gather(from + b * BLOCK * channels, count, b + 1 < end);
             A top[BLOCK], sum[BLOCK];
             NHWC_VECTOR
             for (int64_t r = 0; r < BLOCK; ++r) top[r] = x[r], sum[r] = A(0);
@@ -85,11 +118,11 @@ void forward_few(const T* from, T* to, int logarithm, int64_t rows, int64_t chan
                 sum[r] += e[c * BLOCK + r];
             }
             if (logarithm != 0) NHWC_VECTOR
-            for (int64_t r = 0; r < BLOCK; ++r) sum[r] = std::log(sum[r]);
+            for (int64_t r = 0; r < BLOCK; ++r) sum[r] = logarithm_of(sum[r]);
             for (int64_t c = 0; c < channels; ++c) NHWC_VECTOR
             for (int64_t r = 0; r < BLOCK; ++r)
                 x[c * BLOCK + r] = logarithm != 0 ? x[c * BLOCK + r] - sum[r] : e[c * BLOCK + r] / sum[r];
-            scatter_block(x, channels, count, to + b * BLOCK * channels);
+            turned.scatter(to + b * BLOCK * channels, count, b + 1 < end);
         }
     });
 }
@@ -98,12 +131,12 @@ template <class T>
 void backward_few(const T* grad, const T* from, T* to, int logarithm, int64_t rows, int64_t channels) {
     using A = accumulate_t<T>;
     parallel_for((rows + BLOCK - 1) / BLOCK, grain_for(channels * BLOCK), [&](int64_t begin, int64_t end) {
-        std::vector<A> memory(static_cast<size_t>(2 * channels * BLOCK));
-        A* __restrict g = memory.data(), * __restrict y = g + channels * BLOCK;
+        Turned<A> gradient(channels), result(channels);
+        A* __restrict g = gradient.columns.data(), * __restrict y = result.columns.data();
         for (int64_t b = begin; b < end; ++b) {
             const int64_t count = std::min(BLOCK, rows - b * BLOCK), offset = b * BLOCK * channels;
-            gather_block(grad + offset, channels, count, g);
-            gather_block(from + offset, channels, count, y);
+            gradient.gather(grad + offset, count, b + 1 < end);
+            result.gather(from + offset, count, b + 1 < end);
             A sum[BLOCK] = {};
             for (int64_t c = 0; c < channels; ++c) NHWC_VECTOR
             for (int64_t r = 0; r < BLOCK; ++r)
@@ -113,7 +146,7 @@ void backward_few(const T* grad, const T* from, T* to, int logarithm, int64_t ro
             for (int64_t r = 0; r < BLOCK; ++r) g[c * BLOCK + r] -= exponential(y[c * BLOCK + r]) * sum[r];
             else for (int64_t c = 0; c < channels; ++c) NHWC_VECTOR for (int64_t r = 0; r < BLOCK; ++r)
                 g[c * BLOCK + r] = (g[c * BLOCK + r] - sum[r]) * y[c * BLOCK + r];
-            scatter_block(g, channels, count, to + offset);
+            gradient.scatter(to + offset, count, b + 1 < end);
         }
     });
 }
@@ -124,6 +157,7 @@ void forward(const void* source, void* target, int logarithm, int64_t rows, int6
     using A = accumulate_t<T>;
     const T* from = static_cast<const T*>(source);
     T* to = static_cast<T*>(target);
+    if (channels <= FEW) return forward_few(from, to, logarithm, rows, channels);
     parallel_for(rows, grain_for(channels), [&](int64_t begin, int64_t end) {
         Row<A> row(channels);
         A* __restrict x = row.one.data(), * __restrict e = row.two.data();
@@ -151,6 +185,7 @@ void backward(const void* gradient, const void* output, void* target, int logari
     const T* grad = static_cast<const T*>(gradient);
     const T* from = static_cast<const T*>(output);
     T* to = static_cast<T*>(target);
+    if (channels <= FEW) return backward_few(grad, from, to, logarithm, rows, channels);
     parallel_for(rows, grain_for(channels), [&](int64_t begin, int64_t end) {
         Row<A> row(channels);
         A* __restrict g = row.one.data(), * __restrict y = row.two.data();
