@@ -80,7 +80,7 @@ class _Call:
     def buffer(self) -> torch.Tensor:
         """Room for the columns of the longest chunk."""
         _, longest = next(self.chunks())
-        return torch.empty(self.groups * longest * self.columns, dtype=self.image.dtype)
+        return torch.empty(self.groups * longest * self.columns, dtype=self.image.dtype, device="cpu")
 
     def columns_in(self, buffer: torch.Tensor, count: int) -> torch.Tensor:
         """The (groups, count, columns) beginning of a buffer."""
@@ -175,7 +175,7 @@ def _laid_out_like(weight: torch.Tensor, rows: torch.Tensor) -> torch.Tensor:
     gradient = from_rows(rows.view(results, high, wide, channels))
     if is_channels_last(weight):
         return gradient
-    contiguous = torch.empty(weight.shape, dtype=weight.dtype)
+    contiguous = torch.empty(weight.shape, dtype=weight.dtype, device="cpu")
     return contiguous if transpose(gradient, contiguous) else contiguous.copy_(gradient)
 
 

@@ -66,7 +66,7 @@ def grid_sampler_backward(
         return NotImplemented
     grad = as_channels_last(grad_output)
     grad_input = empty_channels_last(input.shape, input) if output_mask[0] else None
-    grad_grid = torch.empty(grid.shape, dtype=grid.dtype)
+    grad_grid = torch.empty(grid.shape, dtype=grid.dtype, device="cpu")
     operands = native.dtype_code(input.dtype), grad, input, grid, grad_input, grad_grid
     _backward(*operands, _sizes(input, grid), interpolation_mode, padding_mode, align_corners)
     return grad_input, grad_grid

@@ -112,8 +112,8 @@ def normalize(
     samples, _rows, _channels, groups = sizes
     result = empty_channels_last(input.shape, input)
     statistics = torch.float64 if input.dtype == torch.float64 else torch.float32
-    mean = torch.empty((samples, groups), dtype=statistics)
-    rstd = torch.empty((samples, groups), dtype=statistics)
+    mean = torch.empty((samples, groups), dtype=statistics, device="cpu")
+    rstd = torch.empty((samples, groups), dtype=statistics, device="cpu")
     codes = native.dtype_code(input.dtype), _affine_code(input, weight, bias)
     _forward(*codes, input, weight, bias, result, mean, rstd, *sizes, eps)
     return result, mean, rstd
@@ -133,8 +133,8 @@ def normalize_backward(
     statistics = torch.float64 if input.dtype == torch.float64 else torch.float32
     parameter = input.dtype if weight is None else weight.dtype
     grad_input = empty_channels_last(input.shape, input) if wanted[0] else None
-    grad_weight = torch.empty((channels,), dtype=parameter) if wanted[1] else None
-    grad_bias = torch.empty((channels,), dtype=parameter) if wanted[2] else None
+    grad_weight = torch.empty((channels,), dtype=parameter, device="cpu") if wanted[1] else None
+    grad_bias = torch.empty((channels,), dtype=parameter, device="cpu") if wanted[2] else None
     codes = native.dtype_code(input.dtype), native.dtype_code(parameter)
     saved = mean.to(statistics), rstd.to(statistics)
     _backward(*codes, as_channels_last(grad), input, weight, *saved, grad_input, grad_weight, grad_bias, *sizes)

@@ -45,7 +45,7 @@ def roi_pool(
     shape = (rois.shape[0], input.shape[1], *bins)
     result = empty_channels_last(shape, input)
     # contiguous whatever the result is: torchvision's backward, which may be the one that runs, reads it so
-    places = torch.empty(shape, dtype=torch.int32)
+    places = torch.empty(shape, dtype=torch.int32, device="cpu")
     _forward(native.dtype_code(input.dtype), input, rois, result, places, sizes, spatial_scale)
     return result, places
 

@@ -161,7 +161,7 @@ def _forward(
     shape = (rois.shape[0], results, *bins)
     result = empty_channels_last(shape, image)
     # contiguous whatever the result is: torchvision's backward, which may be the one that runs, reads it so
-    mapping = torch.empty(shape, dtype=torch.int32)
+    mapping = torch.empty(shape, dtype=torch.int32, device="cpu")
     run(native.dtype_code(image.dtype), image, rois, result, mapping, sizes, scale)
     return result, mapping
 

@@ -38,7 +38,7 @@ class _Relaid(torch.autograd.Function):
     def forward(ctx: Any, tensor: torch.Tensor, innermost: int) -> torch.Tensor:
         ctx.innermost = innermost
         samples, a, b, height, width = tensor.shape
-        result = torch.empty_strided(tensor.shape, _strides(tensor.shape, innermost), dtype=tensor.dtype)
+        result = torch.empty_strided(tensor.shape, _strides(tensor.shape, innermost), dtype=tensor.dtype, device="cpu")
         turned = tensor.stride() == _strides(tensor.shape, 3 - innermost)
         if turned and native.is_available() and tensor.element_size() <= 8 and not tensor.is_conj():
             outer, inner = (b, a) if innermost == 2 else (a, b)

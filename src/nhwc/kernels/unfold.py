@@ -48,7 +48,7 @@ def im2col(
         return NotImplemented
     samples, channels, *size = self.shape
     columns = channels * kernel_size[0] * kernel_size[1]
-    result = torch.empty((samples, columns, places[0] * places[1]), dtype=self.dtype)
+    result = torch.empty((samples, columns, places[0] * places[1]), dtype=self.dtype, device="cpu")
     _unfold(self.element_size(), self, result, _sizes((samples, channels, *size), windows, places))
     return result
 
