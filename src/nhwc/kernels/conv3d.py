@@ -127,13 +127,20 @@ def _convolution(
     if not _serves(input, weight, bias) or min(dilation) < 1:
         return NotImplemented
     stride, padding, dilation, output_padding = map(_three, (stride, padding, dilation, output_padding))
+    if groups == 1 and not transposed and _is_product(input, weight, bias, stride, padding):
+        return _product(input, weight, bias)  # as fast as any backend of torch's
     arguments = (stride, padding, dilation, transposed, output_padding, groups)
     if _backend(input, weight, bias, *arguments) not in _LOSING:
         return NotImplemented
-    if _is_product(weight, stride, padding, transposed, groups):
-        matrix = weight.permute(0, 2, 3, 4, 1).reshape(weight.shape[:2])
-        return from_rows(torch.nn.functional.linear(rows_of(input), matrix, bias))
     return _Convolution.apply(input, weight, bias, arguments)
+
+
+def _product(input: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor | None) -> torch.Tensor:  # noqa: A002
+    channels, wanted = input.shape[1], weight.shape[0]
+    rows = rows_of(input)
+    flat, matrix = rows.view(-1, channels), weight.permute(0, 2, 3, 4, 1).reshape(wanted, channels).t()
+    product = flat.mm(matrix) if bias is None else torch.addmm(bias, flat, matrix)
+    return from_rows(product.view(*rows.shape[:-1], wanted))
 
 
 def _three(sizes: Sequence[int]) -> list[int]:
@@ -176,11 +183,21 @@ def _backend(
 
 
 def _is_product(
-    weight: torch.Tensor, stride: Sequence[int], padding: Sequence[int], transposed: bool, groups: int
+    input: torch.Tensor,  # noqa: A002
+    weight: torch.Tensor,
+    bias: torch.Tensor | None,
+    stride: Sequence[int],
+    padding: Sequence[int],
 ) -> bool:
-    """Whether the window is one element, which has no dilation, and moves by one: a matrix product."""
-    single = tuple(weight.shape[2:]) == (1, 1, 1) and set(stride) == {1} and set(padding) == {0}
-    return single and groups == 1 and not transposed
+    """Whether the window is one element, which has no dilation, and moves by one: a matrix product; and it fits."""
+    wanted, channels, *window = weight.shape
+    return (
+        window == [1, 1, 1]
+        and stride == [1, 1, 1]
+        and padding == [0, 0, 0]
+        and channels == input.shape[1]
+        and (bias is None or (bias.shape == (wanted,) and bias.dtype == input.dtype))
+    )
 
 
 def _onednn_takes(weight: torch.Tensor) -> bool:

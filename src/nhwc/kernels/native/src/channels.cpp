@@ -49,17 +49,26 @@ void join(const void* const* sources, const int64_t* steps, const int64_t* width
     });
 }
 
+// One by one: the processor's own gathers take up to twice the time.
+template <class T>
+NHWC_SCALAR void pick(const T* __restrict in, T* __restrict out, const int32_t* __restrict index, int64_t taken) {
+    int64_t j = 0;
+    for (; j + 4 <= taken; j += 4) {
+        const T a = in[index[j]], b = in[index[j + 1]], c = in[index[j + 2]], d = in[index[j + 3]];
+        out[j] = a;
+        out[j + 1] = b;
+        out[j + 2] = c;
+        out[j + 3] = d;
+    }
+    for (; j < taken; ++j) out[j] = in[index[j]];
+}
+
 template <class T>
 void gather(const void* source, void* target, const int32_t* index, int64_t rows, int64_t channels, int64_t taken) {
     const T* from = static_cast<const T*>(source);
     T* to = static_cast<T*>(target);
     parallel_for(rows, grain_for(taken), [&](int64_t begin, int64_t end) {
-        for (int64_t row = begin; row < end; ++row) {
-            const T* __restrict in = from + row * channels;
-            T* __restrict out = to + row * taken;
-            NHWC_INDEPENDENT
-            for (int64_t j = 0; j < taken; ++j) out[j] = in[index[j]];
-        }
+        for (int64_t row = begin; row < end; ++row) pick(from + row * channels, to + row * taken, index, taken);
     });
 }
 
@@ -174,9 +183,8 @@ NHWC_EXPORT(gather_channels)(int bytes, const void* from, void* to, const int32_
 
 // to (rows, channels), of zeros, with from (rows, taken) added at [:, index]; every index is in range.
 NHWC_EXPORT(spread_channels)(int dtype, const void* from, void* to, const int64_t* index, int64_t rows,
-                             int64_t channels, int64_t taken) {
-    NHWC_FOR_DTYPE(dtype, nhwc::spread, from, to, index, rows, channels, taken)
-}
+                             int64_t channels,
+                             int64_t taken){NHWC_FOR_DTYPE(dtype, nhwc::spread, from, to, index, rows, channels, taken)}
 
 // to (rows, inner, outer) = from (rows, outer, inner) with its last two dimensions transposed.
 NHWC_EXPORT(shuffle_channels)(int bytes, const void* from, void* to, int64_t rows, int64_t outer, int64_t inner) {

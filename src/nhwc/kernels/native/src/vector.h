@@ -101,5 +101,12 @@ enum : int { FLOAT32 = 0, FLOAT64 = 1, BFLOAT16 = 2, FLOAT16 = 3 };
 // The loop that follows has independent iterations.
 #define NHWC_INDEPENDENT _Pragma("GCC ivdep")
 
+// The function's loops stay as they are written, element by element.
+#ifdef __clang__
+#define NHWC_SCALAR
+#else
+#define NHWC_SCALAR __attribute__((noinline, optimize("no-tree-vectorize")))
+#endif
+
 // The short loop of fixed length that follows becomes vector code; unrolled first, it would not.
 #define NHWC_VECTOR _Pragma("omp simd")
