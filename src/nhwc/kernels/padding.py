@@ -115,16 +115,15 @@ def constant_pad_nd_forward(self: torch.Tensor, pad: Sequence[int], value: float
     """Its backward too, which cuts off what it added."""
     if value != 0 or not loops_serve(self):
         return NotImplemented
-    return _padded(self, "constant", tuple(pad))
+    sizes = tuple(self.shape[2:])
+    padding = (*pad, *(0,) * (2 * len(sizes) - len(pad)))  # given for some of the last dimensions only
+    if not _fits("constant", sizes, padding):
+        return NotImplemented
+    return resampled(self, _shape(sizes, padding), _table("constant", sizes, padding, False))
 
 
 def _register(name: str, mode: str, rank: int) -> None:
-    @PAD.replaces(f"aten::{name}")
-    def forward(self: torch.Tensor, padding: Sequence[int]) -> Any:
-        if self.dim() != rank or not loops_serve(self):
-            return NotImplemented
-        return _padded(self, mode, tuple(padding))
-
+    # forward torch keeps the format, as fast as ours would
     @PAD.replaces(f"aten::{name}_backward")
     def backward(grad_output: torch.Tensor, self: torch.Tensor, padding: Sequence[int]) -> Any:
         if self.dim() != rank or not loops_serve(self):
@@ -135,15 +134,6 @@ def _register(name: str, mode: str, rank: int) -> None:
         if not _fits(mode, sizes, padding) or grad_output.shape != (*self.shape[:2], *_shape(sizes, padding)):
             return NotImplemented
         return resampled(as_channels_last(grad_output), sizes, _table(mode, sizes, padding, True))
-
-
-def _padded(self: torch.Tensor, mode: str, padding: tuple[int, ...]) -> Any:
-    sizes = tuple(self.shape[2:])
-    if mode == "constant":  # for some of the last dimensions only
-        padding += (0,) * (2 * len(sizes) - len(padding))
-    if not _fits(mode, sizes, padding):
-        return NotImplemented
-    return resampled(self, _shape(sizes, padding), _table(mode, sizes, padding, False))
 
 
 def _fits(mode: str, sizes: tuple[int, ...], padding: tuple[int, ...]) -> bool:
