@@ -80,7 +80,7 @@ class _Unpooled(torch.autograd.Function):
     @staticmethod
     def backward(ctx: Any, *grads: torch.Tensor) -> tuple[torch.Tensor, None, None]:
         (places,) = ctx.saved_tensors
-        return _Gathered.apply(grads[0], places), None, None
+        return _taken(grads[0], places), None, None
 
 
 class _Gathered(torch.autograd.Function):
@@ -109,7 +109,14 @@ class _Scattered(torch.autograd.Function):
     @staticmethod
     def backward(ctx: Any, *grads: torch.Tensor) -> tuple[torch.Tensor, None, None]:
         (places,) = ctx.saved_tensors
-        return _Gathered.apply(grads[0], places), None, None
+        return _taken(grads[0], places), None, None
+
+
+def _taken(grad: torch.Tensor, places: torch.Tensor) -> torch.Tensor:
+    if is_plain(grad):
+        return _Gathered.apply(grad, places)
+    many = grad.reshape(*grad.shape[:2], -1).gather(2, places.flatten(2))  # torch's own, on many gradients at once
+    return many.reshape(places.shape)
 
 
 def _checked(result: Any) -> torch.Tensor:

@@ -69,7 +69,9 @@ def is_recorded(image: torch.Tensor) -> bool:
 
 def gradient_in_rows(grad: torch.Tensor) -> torch.Tensor:
     """The gradient of the bins in channels last: all that a backward kernel sees, which follows its format."""
-    if torch.is_grad_enabled() or not is_plain(grad):
+    if not is_plain(grad):  # many gradients at once
+        return grad
+    if torch.is_grad_enabled():
         return grad.contiguous(memory_format=torch.channels_last)
     return as_channels_last(grad.resolve_neg())
 

@@ -40,7 +40,12 @@ class _Relaid(torch.autograd.Function):
         samples, a, b, height, width = tensor.shape
         result = torch.empty_strided(tensor.shape, _strides(tensor.shape, innermost), dtype=tensor.dtype, device="cpu")
         turned = tensor.stride() == _strides(tensor.shape, 3 - innermost)
-        if turned and native.is_available() and tensor.element_size() <= 8 and not tensor.is_conj():
+        if (
+            turned
+            and native.is_available()
+            and tensor.element_size() <= 8
+            and not (tensor.is_conj() or tensor.is_neg())
+        ):
             outer, inner = (b, a) if innermost == 2 else (a, b)
             _shuffle(tensor.element_size(), tensor, result, samples * height * width, outer, inner)
         else:
@@ -49,7 +54,7 @@ class _Relaid(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx: Any, grad: torch.Tensor) -> tuple[torch.Tensor, None]:
-        return _Relaid.apply(grad, 3 - ctx.innermost), None
+        return (_Relaid.apply(grad, 3 - ctx.innermost) if is_plain(grad) else grad), None
 
 
 @SHUFFLE.replaces("aten::contiguous", "AutogradCPU")

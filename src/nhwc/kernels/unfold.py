@@ -107,7 +107,7 @@ class _Unfolded(torch.autograd.Function):
         grad = grads[0]
         if torch.is_grad_enabled() or not is_plain(grad):
             folded = torch.ops.aten.col2im.default(grad, ctx.shape[2:], *ctx.windows)
-            return folded.contiguous(memory_format=torch.channels_last), None
+            return folded.contiguous(memory_format=torch.channels_last) if is_plain(grad) else folded, None
         result = empty_channels_last(ctx.shape, grad)
         by_place = ctx.shape[1] >= _FEWEST_CHANNELS and _lies_by_place(grad)
         columns = grad if by_place else grad.resolve_neg().contiguous()

@@ -51,18 +51,19 @@ A total(const A* values, int64_t count) {
 constexpr int64_t FEW = 64;
 constexpr int64_t BLOCK = WIDTH;
 
-// Rows as they lie in memory, and the same as (channels, BLOCK). Both have room for the whole register blocks that reach
-// past the last channel, whose values there are never used.
+// Rows as they lie in memory, and the same as (channels, BLOCK). Both have room for the whole register blocks that
+// reach past the last channel, whose values there are never used.
 template <class A>
 struct Turned {
     static constexpr int64_t SIDE = BLOCK_COLUMNS<sizeof(A), MOST_LANES>;
 
     explicit Turned(int64_t channels)
-        : channels(channels), rows(static_cast<size_t>(BLOCK * channels + SIDE), A(0)),
+        : channels(channels),
+          rows(static_cast<size_t>(BLOCK * channels + SIDE), A(0)),
           columns(static_cast<size_t>((channels + SIDE) * BLOCK), A(0)) {}
 
-    // `count` rows; those that are missing keep what they held. Rows of the right type, with `room` behind them for what
-    // the last block reads too much, are turned where they lie.
+    // `count` rows; those that are missing keep what they held. Rows of the right type, with `room` behind them for
+    // what the last block reads too much, are turned where they lie.
     template <class T>
     void gather(const T* __restrict from, int64_t count, bool room) {
         const A* source = rows.data();
@@ -77,8 +78,8 @@ struct Turned {
                 block<MOST_LANES, false>(source + r * channels + c, channels, columns.data() + c * BLOCK + r, BLOCK);
     }
 
-    // Later channels first, and earlier rows: what a block writes past the last channel is then written over; behind the
-    // last row there must be `room` for it.
+    // Later channels first, and earlier rows: what a block writes past the last channel is then written over; behind
+    // the last row there must be `room` for it.
     template <class T>
     void scatter(T* __restrict to, int64_t count, bool room) {
         A* target = rows.data();
@@ -90,6 +91,11 @@ struct Turned {
         if (target != rows.data()) return;
         const A* __restrict from = rows.data();
         for (int64_t j = 0; j < count * channels; ++j) store(to + j, from[j]);
+    }
+
+    // Whether blocks [b + 1, end) hold what the register blocks of block b reach over its end: the last may be short.
+    bool room_behind(int64_t b, int64_t end, int64_t all_rows) const {
+        return (std::min(all_rows, end * BLOCK) - (b + 1) * BLOCK) * channels >= SIDE;
     }
 
     int64_t channels;
@@ -105,7 +111,7 @@ void forward_few(const T* from, T* to, int logarithm, int64_t rows, int64_t chan
         A* __restrict x = turned.columns.data(), * __restrict e = memory.data();
         for (int64_t b = begin; b < end; ++b) {
             const int64_t count = std::min(BLOCK, rows - b * BLOCK);
-            turned.gather(from + b * BLOCK * channels, count, b + 1 < end);
+            turned.gather(from + b * BLOCK * channels, count, turned.room_behind(b, end, rows));
             A top[BLOCK], sum[BLOCK];
             NHWC_VECTOR
             for (int64_t r = 0; r < BLOCK; ++r) top[r] = x[r], sum[r] = A(0);
@@ -122,7 +128,7 @@ void forward_few(const T* from, T* to, int logarithm, int64_t rows, int64_t chan
             for (int64_t c = 0; c < channels; ++c) NHWC_VECTOR
             for (int64_t r = 0; r < BLOCK; ++r)
                 x[c * BLOCK + r] = logarithm != 0 ? x[c * BLOCK + r] - sum[r] : e[c * BLOCK + r] / sum[r];
-            turned.scatter(to + b * BLOCK * channels, count, b + 1 < end);
+            turned.scatter(to + b * BLOCK * channels, count, turned.room_behind(b, end, rows));
         }
     });
 }
@@ -135,8 +141,9 @@ void backward_few(const T* grad, const T* from, T* to, int logarithm, int64_t ro
         A* __restrict g = gradient.columns.data(), * __restrict y = result.columns.data();
         for (int64_t b = begin; b < end; ++b) {
             const int64_t count = std::min(BLOCK, rows - b * BLOCK), offset = b * BLOCK * channels;
-            gradient.gather(grad + offset, count, b + 1 < end);
-            result.gather(from + offset, count, b + 1 < end);
+            const bool room = gradient.room_behind(b, end, rows);
+            gradient.gather(grad + offset, count, room);
+            result.gather(from + offset, count, room);
             A sum[BLOCK] = {};
             for (int64_t c = 0; c < channels; ++c) NHWC_VECTOR
             for (int64_t r = 0; r < BLOCK; ++r)
@@ -146,7 +153,7 @@ void backward_few(const T* grad, const T* from, T* to, int logarithm, int64_t ro
             for (int64_t r = 0; r < BLOCK; ++r) g[c * BLOCK + r] -= exponential(y[c * BLOCK + r]) * sum[r];
             else for (int64_t c = 0; c < channels; ++c) NHWC_VECTOR for (int64_t r = 0; r < BLOCK; ++r)
                 g[c * BLOCK + r] = (g[c * BLOCK + r] - sum[r]) * y[c * BLOCK + r];
-            gradient.scatter(to + offset, count, b + 1 < end);
+            gradient.scatter(to + offset, count, room);
         }
     });
 }
