@@ -114,7 +114,8 @@ class _Scattered(torch.autograd.Function):
 
 def _taken(grad: torch.Tensor, places: torch.Tensor) -> torch.Tensor:
     if is_plain(grad):
-        return _Gathered.apply(grad, places)
+        found: torch.Tensor = _Gathered.apply(grad, places)
+        return found
     many = grad.reshape(*grad.shape[:2], -1).gather(2, places.flatten(2))  # torch's own, on many gradients at once
     return many.reshape(places.shape)
 
