@@ -16,8 +16,6 @@ from nhwc.rules.flow import COPIES, EXPLICIT_CALLERS, copy_ends
 from nhwc.rules.order import order_of
 
 _KINDS = frozenset({"copy", "loss", "slow"})
-#: The copies that bring a tensor to another format, and that a kernel makes faster.
-_CONVERTING = frozenset({"clone", "_to_copy"})
 #: A composite as the user calls it → the one that it calls in turn and that a kernel replaces, told by its copies.
 _CALLS_IN_TURN = {"aten::pad": "aten::_pad_circular"}
 
@@ -94,7 +92,7 @@ def _kernel_of_call(call: Call, calls: Sequence[Call]) -> Kernel | None:
     if found is not None:
         return found
     between = len(source.shape) in {4, 5} and source.dtype == target.dtype and order_of(source) is not order_of(target)
-    return replacing("aten::clone") if between and call.name in _CONVERTING else None
+    return replacing("aten::clone") if between and call.name == "clone" else None
 
 
 def _of_composite(call: Call) -> Kernel | None:
@@ -129,9 +127,6 @@ def _ends(calls: Sequence[Call], index: int, kernel: Kernel) -> tuple[Call, Call
     call = calls[index]
     if replacing(call.operator) is kernel:
         return call, call
-    if call.name == "_to_copy" and _converts(kernel):  # to(memory_format=...) itself is replaced, by a clone
-        wanted = tuple(each for each in call.keywords if each[0] == "memory_format")
-        return call, replace(call, operator="aten.clone.default", keywords=wanted)
     if _is_shuffle(call):  # below the operator that a user calls, and that the kernel replaces, lies a plain copy
         return call, replace(call, operator="aten.contiguous.default", arguments=({"tensor": 0},), keywords=())
     whole = composite(calls, index)
