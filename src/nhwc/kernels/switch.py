@@ -27,9 +27,10 @@ def use(*names: str) -> Iterator[None]:
 
     Only channels-last operands on the CPU take them; any other call runs the original. The switch holds for the whole
     process, backward included, so let a training step end inside the block. Leaving the block, also by an exception,
-    puts the dispatcher back, except for kernels that another block or ``enable`` still wants. Enter and leave it while no
-    other thread runs operators: torch changes its table of kernels without a lock. Where threads serve a model, ``enable``
-    before they start.
+    puts the dispatcher back, except for kernels that another block or ``enable`` still wants.
+
+    Enter and leave it while no other thread runs operators: torch changes its table of kernels without a lock. Where
+    threads serve a model, ``enable`` before they start.
 
     Raises RegistryError for a name that is not registered.
 
