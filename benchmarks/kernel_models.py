@@ -27,8 +27,8 @@ def _video() -> tuple[nn.Module, tuple[torch.Tensor, ...]]:
     return torchvision.models.video.r3d_18(), (torch.randn(1, 3, 16, 112, 112),)
 
 
-def _flow() -> tuple[nn.Module, tuple[torch.Tensor, ...]]:
-    images = torch.randn(2, 1, 3, 128, 160)
+def _flow(height: int, width: int) -> tuple[nn.Module, tuple[torch.Tensor, ...]]:
+    images = torch.randn(2, 1, 3, height, width)
     model = torchvision.models.optical_flow.raft_small()
     return model, (images[0], images[1])
 
@@ -52,7 +52,8 @@ MODELS: dict[str, tuple[Make, bool, float]] = {
     ),
     "r3d_18": (_video, True, 1.0),
     "deeplabv3_resnet50": (_segmentation, True, 1.0),
-    "raft_small": (_flow, True, 1.0),
+    "raft_small": (lambda: _flow(368, 496), True, 1.0),  # what it is trained on
+    "raft_small, small images": (lambda: _flow(128, 160), True, 1.0),
     "fasterrcnn_resnet50_fpn": (_detection, False, 1.0),
 }
 

@@ -26,7 +26,10 @@ def script(code: str, environment: dict[str, str] | None = None) -> Ran:
 
 
 def kernel_tests(*arguments: str, environment: dict[str, str] | None = None) -> Ran:
-    """The default tests of this folder, with the output of the run; what a fault writes last is part of it."""
+    """The default tests of this folder, with the output of the run; what a fault writes last is part of it.
+
+    They are those in float32 and bfloat16: the loops are one source for all types.
+    """
     options = ("-q", "-x", "-p", "no:cacheprovider", "--capture=sys")
     return _run([sys.executable, "-m", "pytest", *options, str(TESTS), *LEFT_OUT, *arguments], environment)
 
