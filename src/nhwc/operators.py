@@ -159,12 +159,27 @@ class Failure:
     reason: str
 
 
+@dataclass(frozen=True, slots=True)
+class Whole:
+    """The table that a part was taken from.
+
+    rows: how many it has. filters: the texts that names or kinds in the part had to contain. only: "problems" where
+    rows without one were left out. sentences: what the whole table says, its headline first.
+    """
+
+    rows: int
+    filters: tuple[str, ...]
+    only: str
+    sentences: tuple[str, ...]
+
+
 @dataclass(frozen=True)
 class Survey:
     """What the operators of one torch do with channels last.
 
-    filter: the text that names had to contain, "" for all. notes: sentences on what this table lacks.
+    filter: the text that names or kinds had to contain, "" for all. notes: sentences on what this table lacks.
     seconds: wall time. started: date and time with zone, ISO 8601.
+    whole: where rows were left out since, what they were a part of.
     """
 
     conditions: Conditions
@@ -176,6 +191,7 @@ class Survey:
     notes: tuple[str, ...]
     seconds: float
     started: str
+    whole: Whole | None = None
 
     @property
     def problems(self) -> tuple[OperatorRow, ...]:

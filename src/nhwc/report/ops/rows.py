@@ -8,9 +8,10 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from nhwc.errors import RegistryError
-from nhwc.operators import Truth
+from nhwc.operators import Truth, Whole
 from nhwc.report.bench.numbers import interval_text, ratio_text
 from nhwc.report.formatting import NOTHING, bytes_text, visible
+from nhwc.report.ops.summary import headline, sentences
 
 if TYPE_CHECKING:
     from nhwc.operators import OperatorRow, Pass, Speed, Survey
@@ -47,15 +48,24 @@ class Line:
 
 
 def chosen(survey: Survey, filter_: str = "", only: str = "", sort: str = "name") -> Survey:
-    """The survey with the rows that were asked for, in the order that was asked for.
+    """The survey with the rows that were asked for, in the order that was asked for; it keeps what the whole one says.
 
-    filter_: text in the name or group. only: "problems" or "". Raises RegistryError for an unknown word.
+    filter_: text in the name or kind. only: "problems" or "". Raises RegistryError for an unknown word.
     """
     check(only, sort)
+    rows = [row for row in survey.rows if matches(row, filter_) and (not only or row.is_problem)]
+    ordered = tuple(sorted(rows, key=SORTS[sort]))
+    if len(ordered) == len(survey.rows):
+        return replace(survey, rows=ordered)
+    before = survey.whole or Whole(len(survey.rows), (), "", (headline(survey), *sentences(survey)))
+    filters = (*before.filters, filter_) if filter_ else before.filters
+    return replace(survey, rows=ordered, whole=replace(before, filters=filters, only=only or before.only))
+
+
+def matches(row: OperatorRow, filter_: str) -> bool:
+    """Whether a text is in the name or the kind of a row, in any case."""
     wanted = filter_.lower()
-    rows = [row for row in survey.rows if wanted in row.name.lower() or wanted in row.group]
-    rows = [row for row in rows if not only or row.is_problem]
-    return replace(survey, rows=tuple(sorted(rows, key=SORTS[sort])))
+    return wanted in row.name.lower() or wanted in row.group
 
 
 def check(only: str, sort: str) -> None:

@@ -9,7 +9,7 @@ from rich.table import Table
 from nhwc.operators import Handling, Truth
 from nhwc.report.bench.numbers import ratio_text
 from nhwc.report.formatting import plural, visible
-from nhwc.report.ops.changes import Kind
+from nhwc.report.ops.changes import Kind, left_out
 from nhwc.report.ops.rows import handling_text, lines, speed_text, values_text, why_text
 from nhwc.report.ops.summary import headline, sentences, where
 from nhwc.report.registry import report_format
@@ -54,6 +54,9 @@ def print_changes(found: Sequence[Change], old: Survey, new: Survey, console: Co
     counts = {kind: sum(change.kind == kind for change in found) for kind in Kind}
     told = ", ".join(f"{count} {kind.value}" for kind, count in counts.items() if count)
     paper.line(f"{plural(len(found), 'change')}: {told}." if found else "Nothing changed.", "bold")
+    note = left_out(old, new)
+    if note:
+        paper.line(f"{visible(note[:1].upper() + note[1:])}.")
     grid = Table.grid(padding=(0, 2, 0, 0))
     for _ in range(4):
         grid.add_column(overflow="fold")
