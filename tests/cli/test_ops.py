@@ -13,7 +13,7 @@ from made_up_operators import LOSES, ROWS, row, survey
 from typer.testing import CliRunner
 
 from nhwc.cli.main import app
-from nhwc.operators import OperatorRow
+from nhwc.operators import Fault, OperatorRow, Truth
 from nhwc.schema import dump_ops, load_ops
 
 Command = Callable[..., Ran]
@@ -155,3 +155,18 @@ def test_tables_that_cannot_be_compared_are_refused(ops: Command, saved: str, tm
     half = written(tmp_path / "half.json", row("relu", dtype="float16"), dtypes=("float16",))
     ran = ops("--diff", saved, half)
     assert (ran.code, "nothing in common to compare: the dtypes are float32, bfloat16" in ran.err) == (2, True)
+
+
+def test_wrong_values_are_explained_in_a_long_table_too(ops: Command, tmp_path: Path) -> None:
+    fault = Fault("gradient", "(1, 8, 6, 5)", "", 1.8, 1e-7)
+    many = [row(f"fine_{place}", dims=2 + place % 2) for place in range(60)]
+    table = written(tmp_path / "t.json", *many, row("bad", truth=Truth.WRONG, faults=(fault,)), ROWS[2])
+    told = " ".join(ops(table).out.split())
+    assert "bad, 2-D float32: wrong gradient for (1, 8, 6, 5): error 1.8 of the largest value against float64" in told
+    assert "where contiguous has 1e-07" in told
+    assert "(36, 9, 3, 1)" not in told  # the losses of a long table are for its page
+
+
+def test_wrong_values_of_a_table_without_details_still_have_their_errors(ops: Command, saved: str) -> None:
+    told = " ".join(ops(saved, "--filter", "odd").out.split())
+    assert "values: wrong, error 0.5 of the largest value against float64, where contiguous has 2e-07" in told

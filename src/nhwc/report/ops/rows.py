@@ -14,7 +14,7 @@ from nhwc.report.formatting import NOTHING, bytes_text, visible
 from nhwc.report.ops.summary import headline, sentences
 
 if TYPE_CHECKING:
-    from nhwc.operators import OperatorRow, Pass, Speed, Survey
+    from nhwc.operators import Fault, OperatorRow, Pass, Speed, Survey
 
 _SHORT = {"float32": "fp32", "bfloat16": "bf16", "float64": "fp64", "float16": "fp16"}
 
@@ -108,8 +108,10 @@ def speed_text(speed: Speed | None) -> str:
 
 
 def why_text(row: OperatorRow) -> str:
-    """What a reader needs to see a problem again: the copies, and the first sample that loses the format."""
-    parts = []
+    """What a reader needs to see a problem again: what is wrong, the copies, the first sample that loses the format."""
+    parts = [_fault_text(each) for each in row.faults]
+    if row.truth == Truth.WRONG and not row.faults:  # saved before faults were kept
+        parts.append(f"values: wrong, {_error_text(row.error, row.contiguous_error, 'float64')}")
     for name, each in row.passes:
         if not each.handling.is_problem:
             continue
@@ -119,6 +121,21 @@ def why_text(row: OperatorRow) -> str:
         if each.example:
             parts.append(f"{name}: {visible(each.example)}")
     return "; ".join(parts)
+
+
+def _fault_text(fault: Fault) -> str:
+    place = f"{visible(fault.sample)}, {visible(fault.edge)}" if fault.edge else visible(fault.sample)
+    if fault.raised:
+        return f"{visible(fault.what)} for {place}: raises {visible(fault.raised)}, which contiguous does not"
+    told = _error_text(fault.error, fault.contiguous_error, visible(fault.reference))
+    return f"wrong {visible(fault.what)} for {place}: {told}"
+
+
+def _error_text(error: float | None, contiguous_error: float | None, reference: str) -> str:
+    if error is None or contiguous_error is None:
+        return "other shapes, dtypes or whole numbers than for contiguous"
+    beside = f", where contiguous has {contiguous_error:.2g}" if reference != "contiguous" else ""
+    return f"error {error:.2g} of the largest value against {reference}{beside}"
 
 
 def _looks(row: OperatorRow) -> tuple[object, ...]:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from nhwc.operators import Truth
 from nhwc.report.formatting import plural, visible
 from nhwc.timing import Verdict
 
@@ -32,7 +31,7 @@ def sentences(survey: Survey) -> list[str]:
         shown = f"{len(survey.rows):,} of {plural(survey.whole.rows, 'row')} are shown; dtypes that agree share a line"
         return [*map(visible, survey.whole.sentences[1:]), shown]
     found = []
-    wrong = _count(survey, lambda row: row.truth == Truth.WRONG or bool(row.wrong_edges))
+    wrong = _count(survey, lambda row: row.is_wrong)
     if wrong:
         verb = "gives" if wrong == 1 else "give"
         found.append(

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from rich.table import Table
 
-from nhwc.operators import Handling, Truth
+from nhwc.operators import Handling
 from nhwc.report.bench.numbers import ratio_text
 from nhwc.report.formatting import plural, visible
 from nhwc.report.ops.changes import Kind, left_out
@@ -93,10 +93,10 @@ class _Page(Paper):
         if shown:
             self.gap()
             self.table(shown)
-        if len(shown) <= _FEW:
-            self.section(
-                "Why", [f"{visible(row.name)}, {row.dims}-D {row.dtype}: {why}" for row, why in self.whys(shown)]
-            )
+        explained = shown if len(shown) <= _FEW else [line for line in shown if line.first.is_wrong]
+        self.section(
+            "Why", [f"{visible(row.name)}, {row.dims}-D {row.dtype}: {why}" for row, why in self.whys(explained)]
+        )
         self.section("Not surveyed", [f"{visible(each.name)}: {visible(each.reason)}" for each in survey.failures])
         self.section("Notes", [f"{note[:1].upper()}{note[1:]}." for note in survey.notes])
         self.gap()
@@ -119,7 +119,7 @@ class _Page(Paper):
             cells = [self.text(visible(row.name)), self.text(f"{row.dims}-D"), self.text(line.dtypes)]
             cells += [self.text(row.mode)] if several else []
             cells += [self.handling(each) for each in (row.forward, row.backward, row.expanded)]
-            cells.append(self.text(values_text(row), "red" if row.truth == Truth.WRONG or row.wrong_edges else "dim"))
+            cells.append(self.text(values_text(row), "red" if row.is_wrong else "dim"))
             cells += [self.speed(each) for each in (row.speed, row.training_speed)] if timed else []
             table.add_row(*cells)
         self.console.print(table, width=self.width, highlight=False)
