@@ -7,6 +7,7 @@ import pytest
 from made_up_operators import survey
 
 from nhwc.errors import SchemaError
+from nhwc.report.ops import chosen
 from nhwc.schema import OPS_VERSION, dump_ops, load_ops
 
 
@@ -51,3 +52,13 @@ def test_another_format_and_a_newer_version_are_refused() -> None:
         load_ops({**dump_ops(survey()), "format": "nhwc-bench"})
     with pytest.raises(SchemaError, match="update nhwc to read it"):
         load_ops({**dump_ops(survey()), "version": OPS_VERSION + 1})
+
+
+def test_a_part_keeps_what_it_is_a_part_of() -> None:
+    part = chosen(survey(), "relu")
+    assert part.whole is not None
+    document = dump_ops(part)
+    assert load_ops(document) == part
+    document["whole"]["rows"] = 1
+    with pytest.raises(SchemaError, match="whole: it says less than the rows that are here"):
+        load_ops(document)

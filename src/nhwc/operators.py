@@ -92,13 +92,33 @@ class Speed:
 
 
 @dataclass(frozen=True, slots=True)
+class Fault:
+    """Values for channels-last inputs that are wrong, or that an operator refuses to compute.
+
+    what: "output", "gradient", or "gradient of an expanded one". sample: the shapes of the inputs. edge: the name of
+    the edge that they are, empty for a sample. error, contiguous_error: the largest against ``reference`` ("float64",
+    or "contiguous" where the operator does not run in float64), as shares of the largest value; None where the two
+    cannot be subtracted. raised: what it raised.
+    """
+
+    what: str
+    sample: str
+    edge: str = ""
+    error: float | None = None
+    contiguous_error: float | None = None
+    reference: str = "float64"
+    raised: str = ""
+
+
+@dataclass(frozen=True, slots=True)
 class OperatorRow:
     """One operator, for pictures (dims 2) or volumes (dims 3), in one dtype, on one device, eager or compiled.
 
     group: "operator", "torchvision", "module" or "idiom". expanded: gradients where the incoming one is expanded, as
     that of a mean or a sum is. samples: how many were run. error, contiguous_error: the largest against float64, as a
     share of the largest value. edges: shapes that were compared too ("one channel", ...); wrong_edges: those that
-    differ. speed: of the forward pass; training_speed: of forward and backward; None where not measured.
+    differ; faults: the worst of each direction, and one for each of these edges. speed: of the forward pass;
+    training_speed: of forward and backward; None where not measured.
     note: a sentence on what else a reader should know.
     """
 
@@ -120,6 +140,7 @@ class OperatorRow:
     speed: Speed | None = None
     training_speed: Speed | None = None
     note: str = ""
+    faults: tuple[Fault, ...] = ()
 
     @property
     def key(self) -> tuple[str, str, int, str, str, str]:
@@ -139,11 +160,15 @@ class OperatorRow:
         return tuple((name, each) for name, each in found if each is not None)
 
     @property
+    def is_wrong(self) -> bool:
+        """Whether values differ, for a sample or for an edge."""
+        return self.truth == Truth.WRONG or bool(self.wrong_edges)
+
+    @property
     def is_problem(self) -> bool:
         """Whether channels last costs something here, or is wrong."""
-        wrong = self.truth == Truth.WRONG or bool(self.wrong_edges)
         slower = any(each.verdict == Verdict.SLOWER for _, each in self.speeds)
-        return wrong or slower or any(each.handling.is_problem for _, each in self.passes)
+        return self.is_wrong or slower or any(each.handling.is_problem for _, each in self.passes)
 
     @property
     def worst(self) -> Handling:
@@ -159,12 +184,27 @@ class Failure:
     reason: str
 
 
+@dataclass(frozen=True, slots=True)
+class Whole:
+    """The table that a part was taken from.
+
+    rows: how many it has. filters: the texts that names or kinds in the part had to contain. only: "problems" where
+    rows without one were left out. sentences: what the whole table says, its headline first.
+    """
+
+    rows: int
+    filters: tuple[str, ...]
+    only: str
+    sentences: tuple[str, ...]
+
+
 @dataclass(frozen=True)
 class Survey:
     """What the operators of one torch do with channels last.
 
-    filter: the text that names had to contain, "" for all. notes: sentences on what this table lacks.
+    filter: the text that names or kinds had to contain, "" for all. notes: sentences on what this table lacks.
     seconds: wall time. started: date and time with zone, ISO 8601.
+    whole: where rows were left out since, what they were a part of.
     """
 
     conditions: Conditions
@@ -176,6 +216,7 @@ class Survey:
     notes: tuple[str, ...]
     seconds: float
     started: str
+    whole: Whole | None = None
 
     @property
     def problems(self) -> tuple[OperatorRow, ...]:

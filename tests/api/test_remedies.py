@@ -9,6 +9,7 @@ from torchvision import ops
 
 import nhwc
 from nhwc.api.auditing import AuditReport
+from nhwc.kernels import native
 from nhwc.rules import advice
 
 LOSSES = {"NH101", "NH102", "NH201", "NH202", "NH203"}
@@ -107,3 +108,31 @@ def test_advice_that_names_a_kernel_names_one_that_replaces_the_operator() -> No
     for operator, name in named.items():
         kernel = next(each for each in nhwc.kernels.kernels() if each.name == name)
         assert any(replaced.partition("::")[2] == operator for replaced in kernel.operators), operator
+
+
+class Resized(Normed):
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return self.second(nn.functional.interpolate(self.first(x), scale_factor=2.0, mode="bicubic"))
+
+
+@pytest.mark.parametrize(
+    ("model", "kernel"), [(Pooled, "roi_pool"), (Deformed, "deform_conv2d"), (Resized, "interpolate")]
+)
+def test_without_the_library_no_kernel_is_named_that_would_do_nothing(
+    model: type[Normed], kernel: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert any(finding.kernel == kernel for finding in audit(model(), repeats=0).findings)
+    monkeypatch.setattr(native, "is_available", lambda: False)
+    findings = audit(model(), repeats=0).findings
+    assert not any(finding.kernel == kernel for finding in findings)
+    told = [finding.advice for finding in findings if f"the kernel {kernel} would" in finding.advice]
+    assert told
+    for text in told:
+        assert "needs the compiled library, which is missing here: `nhwc doctor` says why" in text
+        assert "nhwc.kernels.use(" not in text
+
+
+def test_without_the_library_a_kernel_that_is_a_composition_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(native, "is_available", lambda: False)
+    (culprit,) = audit(Normed(), repeats=0).culprits
+    assert culprit.kernel == "instance_norm"

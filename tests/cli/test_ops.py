@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 from cli.conftest import Ran
@@ -12,6 +13,7 @@ from made_up_operators import LOSES, ROWS, row, survey
 from typer.testing import CliRunner
 
 from nhwc.cli.main import app
+from nhwc.operators import Fault, OperatorRow, Truth
 from nhwc.schema import dump_ops, load_ops
 
 Command = Callable[..., Ran]
@@ -91,3 +93,80 @@ def test_the_diff_names_what_changed_and_can_fail(ops: Command, saved: str, tmp_
     assert ops("--diff", saved, str(new), "--fail-worse").code == 1
     assert ops("--diff", saved, saved, "--fail-worse").code == 0
     assert json.loads(ops("--diff", saved, str(new), "--json").out)["changes"][0]["kind"] == "worse"
+
+
+def test_a_part_of_a_table_says_what_the_whole_one_says_and_how_much_is_shown(
+    ops: Command, saved: str, tmp_path: Path
+) -> None:
+    told = [" ".join(ops(saved, *more).out.split()) for more in ([], ["--only", "problems"], ["--filter", "relu"])]
+    headline = told[0].partition("; ")[0]
+    assert headline == "2 of 4 operators keep channels last wherever it can be told"
+    assert all(text.startswith(headline) for text in told)
+    assert "are shown" not in told[0]
+    assert "3 of 5 rows are shown" in told[1]
+    assert "2 of 5 rows are shown" in told[2]
+    part = str(tmp_path / "part.json")
+    assert ops(saved, "--filter", "relu", "-o", part).code == 0
+    again = " ".join(ops(part).out.split())
+    assert again.startswith(headline)
+    assert "2 of 5 rows are shown" in again
+
+
+def test_a_filter_that_no_operator_of_a_saved_table_matches_is_refused_as_by_a_survey(ops: Command, saved: str) -> None:
+    ran = ops(saved, "--filter", "nothing of the kind")
+    assert ran.code == 2
+    assert "has 'nothing of the kind' in its name; leave the filter out to see all" in ran.err
+    assert ops(saved, "--filter", "relu", "--only", "problems").code == 0
+
+
+def written(path: Path, *rows: OperatorRow, **changes: Any) -> str:
+    path.write_text(json.dumps(dump_ops(survey(*rows, **changes))))
+    return str(path)
+
+
+def test_the_diff_compares_what_both_tables_cover_and_says_so(ops: Command, saved: str, tmp_path: Path) -> None:
+    new = written(tmp_path / "new.json", row("relu", forward=LOSES), filter="relu", dtypes=("float32",))
+    ran = ops("--diff", saved, new, "--fail-worse")
+    told = " ".join(ran.out.split())
+    assert ran.code == 1
+    assert "1 change: 1 worse." in told
+    assert "Only what both tables cover is compared, which leaves out 4 of 5 rows of the old one: " in told
+    assert "the filters are none in the old table and relu in the new one; the dtypes are float32, bfloat16" in told
+    document = json.loads(ops("--diff", saved, new, "--json").out)
+    assert [each["kind"] for each in document["changes"]] == ["worse"]
+    assert "4 of 5 rows of the old one" in document["notes"][0]
+    assert "compared" not in ops("--diff", saved, saved).out
+
+
+def test_what_is_gone_within_the_filter_is_gone(ops: Command, saved: str, tmp_path: Path) -> None:
+    part = str(tmp_path / "part.json")
+    ops(saved, "--filter", "d", "-o", part)  # all but relu
+    new = written(tmp_path / "new.json", *ROWS[:3], ROWS[4])
+    told = " ".join(ops("--diff", part, new).out.split())
+    assert "1 change: 1 gone." in told
+    assert "2 of 4 rows of the new one" in told
+
+
+def test_tables_that_cannot_be_compared_are_refused(ops: Command, saved: str, tmp_path: Path) -> None:
+    problems = str(tmp_path / "problems.json")
+    ops(saved, "--only", "problems", "-o", problems)
+    ran = ops("--diff", problems, saved)
+    assert (ran.code, "the old table holds problems only (--only)" in ran.err) == (2, True)
+    half = written(tmp_path / "half.json", row("relu", dtype="float16"), dtypes=("float16",))
+    ran = ops("--diff", saved, half)
+    assert (ran.code, "nothing in common to compare: the dtypes are float32, bfloat16" in ran.err) == (2, True)
+
+
+def test_wrong_values_are_explained_in_a_long_table_too(ops: Command, tmp_path: Path) -> None:
+    fault = Fault("gradient", "(1, 8, 6, 5)", "", 1.8, 1e-7)
+    many = [row(f"fine_{place}", dims=2 + place % 2) for place in range(60)]
+    table = written(tmp_path / "t.json", *many, row("bad", truth=Truth.WRONG, faults=(fault,)), ROWS[2])
+    told = " ".join(ops(table).out.split())
+    assert "bad, 2-D float32: wrong gradient for (1, 8, 6, 5): error 1.8 of the largest value against float64" in told
+    assert "where contiguous has 1e-07" in told
+    assert "(36, 9, 3, 1)" not in told  # the losses of a long table are for its page
+
+
+def test_wrong_values_of_a_table_without_details_still_have_their_errors(ops: Command, saved: str) -> None:
+    told = " ".join(ops(saved, "--filter", "odd").out.split())
+    assert "values: wrong, error 0.5 of the largest value against float64, where contiguous has 2e-07" in told

@@ -151,6 +151,7 @@ def test_what_is_not_fine_says_what_to_do(
         ("GPU memory without a cache", with_gpu(environ={"PYTORCH_NO_CUDA_MEMORY_CACHING": "1"})),
         ("TF32 forbidden by the environment", with_gpu(environ={"NVIDIA_TF32_OVERRIDE": "0"})),
         ("a torch without kernels for this GPU", with_gpu(capability=(7, 5))),
+        ("instance norm's gradient at batch 1", {"instance_norm_errs": True}),
     ],
 )
 def test_each_known_bad_combination_is_found_alone_and_has_its_source(name: str, changes: dict[str, Any]) -> None:

@@ -1,5 +1,7 @@
 """Every kernel has its place in the docs."""
 
+import re
+
 import pytest
 from meta.project import ROOT
 
@@ -18,3 +20,10 @@ def test_the_table_lists_exactly_the_kernels() -> None:
     lines = (PAGES / "index.md").read_text(encoding="utf-8").splitlines()
     rows = [tuple(cell.strip() for cell in line.split("|")[1:3]) for line in lines if line.startswith("| `")]
     assert rows == [(f"`{each.name}`", each.about) for each in nhwc.kernels.kernels()]
+
+
+def test_the_page_says_what_a_name_switches_on_besides_itself() -> None:
+    text = (PAGES / "index.md").read_text(encoding="utf-8")
+    said = text.partition("- A name switches on")[2].partition("\n- ")[0]
+    told = {name for each in nhwc.kernels.kernels() if each.uses for name in (each.name, *each.uses)}
+    assert told == set(re.findall(r"`(\w+)`", said)) - {"uses"}

@@ -16,6 +16,7 @@ from nhwc.model import InnerCopy
 from nhwc.operators import Handling, OperatorRow, Truth
 from nhwc.ops.case import Case
 from nhwc.ops.probe import Instruments, probe
+from nhwc.report.ops.rows import why_text
 
 SHAPE = (2, 8, 6, 5)
 
@@ -131,6 +132,35 @@ def test_wrong_values_in_channels_last_alone_are_wrong() -> None:
     assert row.truth == Truth.WRONG
     assert row.error is not None
     assert row.error > 0.1
+    fault = row.faults[0]
+    assert (fault.what, fault.sample, fault.edge, fault.reference) == ("output", "(2, 8, 6, 5)", "", "float64")
+    assert max(each.error or 0.0 for each in row.faults) == row.error
+    assert "wrong output for (2, 8, 6, 5): error " in why_text(row)
+
+
+class WrongGradient(torch.autograd.Function):
+    """Twice the gradient, where the incoming one is in channels last."""
+
+    @staticmethod
+    def forward(ctx: Any, x: torch.Tensor) -> torch.Tensor:
+        return x * 1.0
+
+    @staticmethod
+    def backward(ctx: Any, *gradients: torch.Tensor) -> torch.Tensor:
+        is_last = gradients[0].stride(1) == 1 and gradients[0].shape[1] > 1
+        return gradients[0] * (2.0 if is_last else 1.0)
+
+
+def test_a_wrong_gradient_is_told_from_a_wrong_output() -> None:
+    row = looked_at(WrongGradient.apply)
+    (fault,) = row.faults
+    assert (row.truth, fault.what, fault.sample) == (Truth.WRONG, "gradient", "(2, 8, 6, 5)")
+    assert fault.error == pytest.approx(1.0)
+    assert fault.contiguous_error is not None
+    assert fault.contiguous_error < 1e-6
+    assert why_text(row).startswith(
+        "wrong gradient for (2, 8, 6, 5): error 1 of the largest value against float64, where contiguous has "
+    )
 
 
 def test_wrong_values_for_one_shape_alone_are_named() -> None:
@@ -140,6 +170,19 @@ def test_wrong_values_for_one_shape_alone_are_named() -> None:
 
     row = looked_at(run)
     assert (row.truth, row.wrong_edges) == (Truth.RIGHT, ("one channel",))
+    (fault,) = row.faults
+    assert (fault.what, fault.sample, fault.edge) == ("output", "(2, 1, 6, 5)", "one channel")
+    assert "wrong output for (2, 1, 6, 5), one channel: error " in why_text(row)
+
+
+def test_an_edge_that_is_refused_says_what_it_raised() -> None:
+    def run(x: torch.Tensor) -> torch.Tensor:
+        if x.shape[1] == 1 and x.stride(1) == 1:
+            raise ValueError("no single channel")
+        return x * 1.0
+
+    (fault,) = looked_at(run).faults
+    assert (fault.edge, fault.raised) == ("one channel", "ValueError: no single channel")
 
 
 def test_random_numbers_are_not_called_wrong() -> None:

@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import math
 import os
+import subprocess
+import sys
 import time
 from pathlib import Path
 
+import jinja2
 import pytest
 import torch
 import torchvision  # noqa: F401 it registers its operators
@@ -162,3 +165,31 @@ def test_a_kernel_of_torchs_that_was_overridden_comes_with_its_source() -> None:
     assert "def louder" in embedded
     assert "library.impl('relu', louder, 'CPU', allow_override=True)" in embedded
     assert __file__ in by_file
+
+
+def test_a_file_ends_quietly_where_its_reader_leaves(tmp_path: Path) -> None:
+    template = jinja2.Environment(autoescape=False).from_string(_TEMPLATE.read_text(encoding="utf-8"))
+    path = tmp_path / "reproduce_relu.py"
+    path.write_text(
+        template.render(
+            operator="aten.relu.default",
+            file=path.name,
+            factor=8.0,
+            roundings=4.0,
+            low=1e-3,
+            slack=2.0,
+            device="'cpu'",
+            operands=[{"text": "uniform(0, (2, 3), 0.0, 1.0)", "dtype": torch.float32, "strides": (3, 1)}],
+            call="torch.ops.aten.relu.default(tensors[0])",
+            shown="'relu'",
+        )
+    )
+    command = [sys.executable, "-W", "ignore", str(path)]
+    whole = subprocess.run(command, capture_output=True, text=True, check=True)
+    assert whole.stdout.endswith("the fault does not show\n")
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as child:
+        assert child.stdout is not None
+        assert child.stderr is not None
+        child.stdout.close()
+        assert child.stderr.read() == b""
+    assert child.returncode == 141

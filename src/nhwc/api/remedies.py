@@ -8,10 +8,11 @@ from dataclasses import replace
 
 from nhwc import kernels
 from nhwc.api.progress import Progress
-from nhwc.kernels import Kernel, replacing
+from nhwc.kernels import Kernel, native, replacing
 from nhwc.measure import Trial, composite, savings
 from nhwc.measure.formats import is_split
 from nhwc.model import Call, Finding, Measurement, Phase, Trace
+from nhwc.rules.advice import without_kernel
 from nhwc.rules.flow import COPIES, EXPLICIT_CALLERS, copy_ends
 from nhwc.rules.order import order_of
 
@@ -29,7 +30,9 @@ def with_kernels(
     on. What follows from a culprit whose kernel keeps the format is saved whole. Kernels that were on when the step ran
     are not named. repeats: 0 measures nothing.
     """
-    named = {finding.id: kernel for finding in findings if (kernel := _kernel_of(finding, trace)) is not None}
+    found = {finding.id: kernel for finding in findings if (kernel := _kernel_of(finding, trace)) is not None}
+    missing = {finding.id for finding in findings if finding.id in found and _lacks_library(finding, trace)}
+    named = {each: kernel for each, kernel in found.items() if each not in missing}
     mended = {name: kernel for name, kernel in named.items() if not _converts(kernel)}
     trials: dict[int, Trial] = {}
     for finding in findings:
@@ -38,8 +41,24 @@ def with_kernels(
             trials.update(_trials(finding, named[finding.id], trace))
     saved = savings(trials, repeats, budget_s, lambda done, total: tell("kernels", done, total)) if repeats else {}
     return [
-        _with_kernel(finding, named.get(finding.id), mended.get(finding.cause or ""), saved) for finding in findings
+        _without_library(finding, found[finding.id])
+        if finding.id in missing and finding.cause not in mended
+        else _with_kernel(finding, named.get(finding.id), mended.get(finding.cause or ""), saved)
+        for finding in findings
     ]
+
+
+def _without_library(finding: Finding, kernel: Kernel) -> Finding:
+    """A finding whose kernel would help, if its compiled library were there."""
+    if _converts(kernel):  # what is advised against the copy itself is worth more
+        return finding
+    gain = "be faster" if finding.kind == "slow" else "keep channels last"
+    needs = (
+        f"the kernel {kernel.name} would {gain}, but needs the compiled library, which is missing here: "
+        "`nhwc doctor` says why"
+    )
+    rest = without_kernel(finding.advice, kernel.name)
+    return replace(finding, advice=f"{rest}; {needs}" if rest else needs)
 
 
 def _with_kernel(
@@ -77,31 +96,49 @@ def _kernel_of(finding: Finding, trace: Trace) -> Kernel | None:
     return first
 
 
+def _lacks_library(finding: Finding, trace: Trace) -> bool:
+    """Whether its kernel does nothing for it here, for want of the compiled library."""
+    if native.is_available():
+        return False
+    operators = [_replaced(trace.calls[index], trace.calls) for index in finding.call_indices]
+    kernel = replacing(operators[0] or "")
+    if kernel is None:
+        return False
+    if finding.kind == "slow" and kernel.native:  # a composition keeps the format, and is no faster
+        return True
+    return all(kernel.is_native_only(each or "") for each in operators)
+
+
 def _kernel_of_call(call: Call, calls: Sequence[Call]) -> Kernel | None:
+    return replacing(_replaced(call, calls) or "")
+
+
+def _replaced(call: Call, calls: Sequence[Call]) -> str | None:
+    """The operator that a kernel replaces, and that ``call`` is or is a part of."""
     if call.phase is Phase.OPTIMIZER or not call.inputs or any(meta.device != "cpu" for meta in call.inputs):
         return None
-    forward = None if call.forward is None else _of_composite(calls[call.forward])
+    forward = None if call.forward is None else _composite(calls[call.forward])
     if call.name not in COPIES:
-        return replacing(call.operator) or _of_composite(call) or forward
+        return call.operator if replacing(call.operator) else _composite(call) or forward
     source, target = copy_ends(call)
     if source is None or target is None:
         return None
     if _is_shuffle(call):
-        return replacing("aten::channel_shuffle")
-    found = _of_composite(call) or forward
+        return "aten::channel_shuffle"
+    found = _composite(call) or forward
     if found is not None:
         return found
     between = len(source.shape) in {4, 5} and source.dtype == target.dtype and order_of(source) is not order_of(target)
-    return replacing("aten::clone") if between and call.name == "clone" else None
+    return "aten::clone" if between and call.name == "clone" else None
 
 
-def _of_composite(call: Call) -> Kernel | None:
-    """The kernel of the composite operator that ``call`` is a part of."""
+def _composite(call: Call) -> str | None:
+    """The composite operator with a kernel that ``call`` is a part of."""
     if call.caller.rpartition("::")[2] in EXPLICIT_CALLERS:  # what copies is not one thing: told by the copy
         return None
-    found = replacing(call.caller)
-    if found is None and call.name in COPIES and call.caller in _CALLS_IN_TURN:
-        found = replacing(_CALLS_IN_TURN[call.caller])
+    found = call.caller if replacing(call.caller) else None
+    if found is None and call.name in COPIES:
+        found = _CALLS_IN_TURN.get(call.caller)
     return found
 
 

@@ -120,7 +120,10 @@ def of(found: Survey) -> OpsReport:
 
 
 def changes(old: Survey, new: Survey) -> tuple[Change, ...]:
-    """What differs between two surveys, the worst first: operators that came, went, or handle the format otherwise."""
+    """What differs between two surveys, the worst first: operators that came, went, or handle the format otherwise.
+
+    Only what both cover is compared. Raises TargetError where that is nothing, and for a table of problems alone.
+    """
     return changes_between(old, new)
 
 

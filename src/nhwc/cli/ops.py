@@ -110,6 +110,8 @@ def _show(asked: _Asked, saved: Path | None, only: str, sort: str, paths: list[P
     from nhwc.api import surveying
 
     report = surveying.load(saved) if saved is not None else _surveyed(asked)
+    if saved is not None and report.rows and not any(reports.matches(row, asked.filter) for row in report.rows):
+        raise TargetError(f"no operator of {saved} has {asked.filter!r} in its name; leave the filter out to see all")
     shown = surveying.of(reports.chosen(report, asked.filter if saved is not None else "", only, sort))
     output.emit(shown.render, lambda console: print_survey(shown, console), files, given)
 

@@ -18,6 +18,7 @@ BATCH_NORM = kernel(
     "batch_norm",
     "batch norm in training, forward and backward",
     native="torch's own kernels run, two to three times slower",
+    native_only=("*",),
 )
 
 #: Below this many elements torch's loops run where they keep the format: coming here costs more than ours save.

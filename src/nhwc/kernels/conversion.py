@@ -25,6 +25,7 @@ CONVERSION = kernel(
     "conversion",
     "copies from contiguous to channels last and back",
     native="torch's own copy runs, two to three times slower",
+    native_only=("*",),
 )
 
 #: Below this many elements the call itself costs more than the copy.

@@ -29,6 +29,7 @@ DEFORM_CONV = kernel(
     "deform_conv2d",
     "torchvision's deform_conv2d, forward and backward",
     native="torchvision's own kernels run: they copy their operands, and answer contiguous",
+    native_only=("*",),
     needs="torchvision",
     ranks=(4,),
 )

@@ -19,6 +19,7 @@ GRID_SAMPLE = kernel(
     "grid_sample",
     "grid_sample, 2-D and 3-D, forward and backward",
     native="torch's own kernels run: contiguous results",
+    native_only=("*",),
 )
 
 _forward = native.Function("grid_sample_forward", "ippp" + "plll")

@@ -18,7 +18,10 @@ from nhwc.kernels.layouts import as_channels_last, empty_channels_last, is_chann
 from nhwc.kernels.registry import kernel
 
 GROUP_NORM = kernel(
-    "group_norm", "group norm, forward and backward", native="torch's own kernel runs, at about half the speed"
+    "group_norm",
+    "group norm, forward and backward",
+    native="torch's own kernel runs, at about half the speed",
+    native_only=("*",),
 )
 INSTANCE_NORM = kernel(
     "instance_norm",

@@ -23,6 +23,7 @@ PAD = kernel(
     "pad",
     "padding in every mode, forward and backward",
     native="circular padding runs as index_select; all else is torch's own",
+    native_only=("*_backward",),
 )
 
 #: Modes whose paddings may be negative.

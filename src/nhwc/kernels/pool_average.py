@@ -21,11 +21,13 @@ AVG_POOL3D = kernel(
     "avg_pool3d",
     "3-D average pooling, forward and backward",
     native="two 2-D poolings do it forward in float32 and float64; the rest is torch's own, which loses the format",
+    native_only=("*_backward",),
 )
 ADAPTIVE_AVG_POOL = kernel(
     "adaptive_avg_pool",
     "2-D and 3-D adaptive average pooling, global pooling included, forward and backward",
     native="torch's own kernels run: they lose the format in 3-D and in the gradient of global pooling",
+    native_only=("*",),
 )
 
 _forward = native.Function("pool_average_forward", "ippp" + "ll")

@@ -21,10 +21,13 @@ from nhwc.kernels.registry import kernel
 
 _LOST = "torch's own kernels run, which lose the format, except adaptive_max_pool2d"
 ADAPTIVE_MAX_POOL = kernel(
-    "adaptive_max_pool", "2-D and 3-D adaptive maximum pooling, forward and backward", native=_LOST
+    "adaptive_max_pool", "2-D and 3-D adaptive maximum pooling, forward and backward", native=_LOST, native_only=("*",)
 )
 FRACTIONAL_MAX_POOL = kernel(
-    "fractional_max_pool", "2-D and 3-D fractional maximum pooling, forward and backward", native=_LOST
+    "fractional_max_pool",
+    "2-D and 3-D fractional maximum pooling, forward and backward",
+    native=_LOST,
+    native_only=("*",),
 )
 
 _maximum = native.Function("pool_maximum", "ipppp" + "ll")

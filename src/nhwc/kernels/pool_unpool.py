@@ -20,6 +20,7 @@ MAX_UNPOOL = kernel(
     "max_unpool",
     "2-D and 3-D maximum unpooling, forward and backward",
     native="torch's own kernels run: they lose the format in 3-D and in the gradients of both",
+    native_only=("*",),
 )
 
 

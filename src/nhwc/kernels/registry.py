@@ -8,6 +8,7 @@ operands.
 from __future__ import annotations
 
 import difflib
+import fnmatch
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from typing import Any
@@ -34,6 +35,7 @@ class Kernel:
     """What ``nhwc.kernels.use("name")`` switches on.
 
     about: one line for people. native: what is lost without the native library, empty where compositions do it all.
+    native_only: patterns of operators ("*", "*_backward") whose originals run unchanged without the native library.
     needs: a package that brings the operators ("torchvision"), empty for torch's own.
     uses: kernels that are switched on with it. ranks: of the tensors that it serves.
     """
@@ -44,6 +46,7 @@ class Kernel:
     needs: str = ""
     uses: tuple[str, ...] = ()
     ranks: tuple[int, ...] = (4, 5)
+    native_only: tuple[str, ...] = ()
     replacements: list[Replacement] = field(default_factory=list, compare=False)
 
     def replaces(self, operator: str, key: str = "CPU") -> Callable[[Implementation], Implementation]:
@@ -71,6 +74,11 @@ class Kernel:
         """The overloads that it replaces, each once, sorted."""
         return tuple(sorted({each.operator for each in self.replacements}))
 
+    def is_native_only(self, operator: str) -> bool:
+        """Whether it does nothing for an operator ("aten::cat", "aten.cat.default") without the native library."""
+        name = _dotted(operator).replace(".", "::", 1)
+        return any(fnmatch.fnmatchcase(name, each) for each in self.native_only)
+
 
 _KERNELS: dict[str, Kernel] = {}
 _OWNER: dict[tuple[str, str], str] = {}
@@ -84,13 +92,14 @@ def kernel(
     needs: str = "",
     uses: tuple[str, ...] = (),
     ranks: tuple[int, ...] = (4, 5),
+    native_only: tuple[str, ...] = (),
 ) -> Kernel:
     """A new, empty kernel; its file then adds replacements. Raises RegistryError where the name is taken or no word."""
     if not name.isidentifier() or name != name.lower():
         raise RegistryError(f"a kernel is named by a lower-case word, got {name!r}")
     if name in _KERNELS:
         raise RegistryError(f"the kernel {name!r} is registered twice; give the second another name")
-    _KERNELS[name] = Kernel(name, about, native, needs, uses, ranks)
+    _KERNELS[name] = Kernel(name, about, native, needs, uses, ranks, native_only)
     return _KERNELS[name]
 
 
@@ -99,22 +108,36 @@ def kernels() -> tuple[Kernel, ...]:
     return tuple(_KERNELS[name] for name in sorted(_KERNELS))
 
 
-def chosen(names: Iterable[str]) -> tuple[Kernel, ...]:
-    """The kernels of these names, each once; all for none. Raises RegistryError for a name that is not registered."""
-    wanted = list(dict.fromkeys(names)) or sorted(_KERNELS)
-    for name in wanted:
-        if name not in _KERNELS:
-            near = difflib.get_close_matches(str(name), _KERNELS, n=1)
-            hint = f"did you mean {near[0]!r}?" if near else f"there are {', '.join(sorted(_KERNELS))}"
-            raise RegistryError(f"there is no kernel {name!r}; {hint}")
+def chosen(names: Iterable[object]) -> tuple[Kernel, ...]:
+    """The kernels of these names, each once; all for none. Raises RegistryError for what is no name of a kernel."""
+    wanted = list(dict.fromkeys(map(_known, names))) or sorted(_KERNELS)
     used = [other for name in wanted for other in _KERNELS[name].uses]
     return tuple(_KERNELS[name] for name in dict.fromkeys([*used, *wanted]))
 
 
+def _known(name: object) -> str:
+    if isinstance(name, Kernel):
+        raise RegistryError(f"kernels are named by text, one by one: use({name.name!r}), not the kernel itself")
+    if isinstance(name, list | tuple | set | frozenset):
+        example = ", ".join(repr(each.name if isinstance(each, Kernel) else each) for each in name)
+        raise RegistryError(f"kernels are named one by one: use({example}), not as one {type(name).__name__}")
+    if not isinstance(name, str):
+        raise RegistryError(f"a kernel is named by text, as in use('pad', 'cat'), not by {name!r}")
+    if name not in _KERNELS:
+        near = difflib.get_close_matches(name, _KERNELS, n=1)
+        hint = f"did you mean {near[0]!r}?" if near else f"there are {', '.join(sorted(_KERNELS))}"
+        raise RegistryError(f"there is no kernel {name!r}; {hint}")
+    return name
+
+
 def replacing(operator: str) -> Kernel | None:
-    """The kernel that replaces an overload, "aten::cat" or "aten.cat.default"; None where there is none."""
-    wanted = operator.replace("::", ".").removesuffix(".default")
+    """The kernel that replaces an overload: "aten::cat", "aten.cat.default", or "cat" for one of aten; or None."""
+    wanted = {_dotted(operator), *([] if "::" in operator else [f"aten.{_dotted(operator)}"])}
     for each in _KERNELS.values():
-        if any(wanted == other.operator.replace("::", ".") for other in each.replacements):
+        if any(_dotted(other.operator) in wanted for other in each.replacements):
             return each
     return None
+
+
+def _dotted(operator: str) -> str:
+    return operator.replace("::", ".").removesuffix(".default")

@@ -21,6 +21,7 @@ INTERPOLATE = kernel(
     "interpolate",
     "interpolate: bicubic and antialiased ones forward, every mode backward",
     native="torch's own kernels run: bicubic and antialiased results, and gradients in 3-D, are contiguous",
+    native_only=("aten::upsample_bicubic2d*", "*_aa", "*_aa_backward", "*3d_backward"),
 )
 
 #: torch has them in float32 and float64 only.

@@ -17,6 +17,7 @@ ROI_ALIGN = kernel(
     "roi_align",
     "torchvision's roi_align, forward and backward",
     native=roi_regions.LOST,
+    native_only=("*",),
     needs="torchvision",
     ranks=(4,),
 )

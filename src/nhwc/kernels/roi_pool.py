@@ -17,6 +17,7 @@ ROI_POOL = kernel(
     "roi_pool",
     "torchvision's roi_pool, forward and backward",
     native=roi_regions.LOST,
+    native_only=("*",),
     needs="torchvision",
     ranks=(4,),
 )

@@ -18,6 +18,7 @@ PS_ROI_ALIGN = kernel(
     "ps_roi_align",
     "torchvision's ps_roi_align, forward and backward",
     native=roi_regions.LOST,
+    native_only=("*",),
     needs="torchvision",
     ranks=(4,),
 )
@@ -25,6 +26,7 @@ PS_ROI_POOL = kernel(
     "ps_roi_pool",
     "torchvision's ps_roi_pool, forward and backward",
     native=roi_regions.LOST,
+    native_only=("*",),
     needs="torchvision",
     ranks=(4,),
 )

@@ -21,6 +21,7 @@ UNFOLD = kernel(
     "unfold",
     "unfold and fold, forward and backward",
     native="torch's own kernels run: they copy the image to contiguous, and answer contiguous",
+    native_only=("*",),
     ranks=(4,),
 )
 

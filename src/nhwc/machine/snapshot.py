@@ -16,6 +16,7 @@ from nhwc.machine.cgroups import Limits, limits
 from nhwc.machine.cores import Cores, cores
 from nhwc.machine.gpu import Gpu, gpu
 from nhwc.machine.mapped import huge_pages, openmp_runtimes
+from nhwc.machine.norms import instance_norm_errs
 from nhwc.machine.processor import instruction_flags, processor_name
 from nhwc.machine.settings import torch_settings
 from nhwc.machine.sources import Sources
@@ -43,6 +44,7 @@ class Snapshot:
     settings: of torch by name, see nhwc.machine.settings. flushes_denormals: on the calling thread.
     load: what other processes did during a second; None where it was not looked at, or the system does not tell.
     kernels: nhwc's own library, which the caller tells; None where it does not.
+    instance_norm_errs: whether torch's gives wrong gradients, see nhwc.machine.norms.
     has_driver: whether the machine has a driver of NVIDIA's, with or without a torch that can use it.
     """
 
@@ -67,6 +69,7 @@ class Snapshot:
     gain: AllocatorGain = field(default_factory=AllocatorGain)
     load: Load | None = None
     kernels: CompiledKernels | None = None
+    instance_norm_errs: bool = False
 
 
 def snapshot(device: torch.device, sources: Sources | None = None) -> Snapshot:
@@ -97,4 +100,5 @@ def snapshot(device: torch.device, sources: Sources | None = None) -> Snapshot:
         has_driver=(sources.proc / "driver" / "nvidia" / "version").exists(),
         settings=settings,
         gpu=found,
+        instance_norm_errs=instance_norm_errs(),
     )

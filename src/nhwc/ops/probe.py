@@ -11,13 +11,15 @@ from typing import Any, Protocol
 import torch
 
 from nhwc.model import InnerCopy
-from nhwc.operators import Handling, OperatorRow, Pass, Speed, Truth
+from nhwc.operators import Fault, Handling, OperatorRow, Pass, Speed, Truth
 from nhwc.ops.attempt import DIRECTIONS, Direction, attempt, without_gradients
 from nhwc.ops.case import Case, in_dtype
 from nhwc.ops.copies import Copied, copied
 from nhwc.ops.values import Agreement, agreement, worst
 
 _MOST_COMPILED = 2
+#: What a direction writes, for people.
+_WRITTEN = {"forward": "output", "backward": "gradient", "expanded": "gradient of an expanded one"}
 
 
 class Operator(Protocol):
@@ -79,7 +81,8 @@ def probe(
         runs = [run for case in cases if (run := _both(case, watch)) is not None]
     if not runs:
         return None
-    judged = worst([_judged(run, compiled=compiled) for run in runs]) if operator.is_comparable else None
+    verdicts = [_judged(run, compiled=compiled) for run in runs] if operator.is_comparable else []
+    judged = worst([verdict for verdict, _ in verdicts])
     passes = {name: _pass(name, runs, watch) for name in DIRECTIONS}
     forward = passes["forward"]
     assert forward is not None
@@ -92,11 +95,12 @@ def probe(
         "compiled" if compiled else "eager",
         len(runs),
         forward,
-        judged.truth if judged is not None else Truth.UNCOMPARED,
+        judged.truth,
         passes["backward"],
         passes["expanded"],
-        judged.error if judged is not None else None,
-        judged.contiguous_error if judged is not None else None,
+        judged.error,
+        judged.contiguous_error,
+        faults=_worst_of_each([fault for _, found in verdicts for fault in found]),
     )
     return row if compiled else _with_edges_and_speed(row, operator, [run.case for run in runs], instruments)
 
@@ -106,9 +110,10 @@ def _with_edges_and_speed(
 ) -> OperatorRow:
     if operator.is_comparable:
         found = {label: _edge(case) for label, case in operator.edges(cases, row.dims)}
-        compared = {label: truth for label, truth in found.items() if truth not in (None, Truth.UNCOMPARED)}
-        wrong = tuple(label for label, truth in compared.items() if truth == Truth.WRONG)
-        row = replace(row, edges=tuple(compared), wrong_edges=wrong)
+        compared = {label: each for label, each in found.items() if each and each[0] != Truth.UNCOMPARED}
+        wrong = {label: faults for label, (truth, faults) in compared.items() if truth == Truth.WRONG}
+        faults = (replace(fault, edge=label) for label, each in wrong.items() for fault in each[:1])
+        row = replace(row, edges=tuple(compared), wrong_edges=tuple(wrong), faults=(*row.faults, *faults))
     race, large = instruments.race, None
     if race is not None:
         with contextlib.suppress(Exception):  # arguments that no such size fits
@@ -193,20 +198,35 @@ def _shapes(case: Case) -> str:
     return " ".join(str(tuple(tensor.shape)) for tensor in case.tensors[:3])
 
 
-def _judged(run: _Run, *, compiled: bool) -> Agreement:
-    """Values and gradients of a run against float64 and contiguous; compiled runs against contiguous alone."""
+def _judged(run: _Run, *, compiled: bool) -> tuple[Agreement, list[Fault]]:
+    """Values and gradients of a run against float64 and contiguous; compiled runs against contiguous alone.
+
+    With what is wrong, in the order of the directions.
+    """
     if run.last["forward"].error:
-        return Agreement(Truth.UNCOMPARED)
+        return Agreement(Truth.UNCOMPARED), []
     exact = None if compiled else _reference(run.case)
-    found = [
-        agreement(run.contiguous[name].tensors, run.last[name].tensors, exact.get(name) if exact else None)
+    found = {
+        name: agreement(run.contiguous[name].tensors, run.last[name].tensors, exact.get(name) if exact else None)
         for name in DIRECTIONS
         if name in run.contiguous and name in run.last and not (run.contiguous[name].error or run.last[name].error)
-    ]
-    together = worst(found)
+    }
+    together = worst(list(found.values()))
     if together.truth == Truth.WRONG and run.contiguous["forward"].drew:
-        return Agreement(Truth.RANDOM)
-    return together
+        return Agreement(Truth.RANDOM), []
+    shapes = _shapes(run.case)
+    return together, [
+        Fault(_WRITTEN[name], shapes, "", each.error, each.contiguous_error, each.reference)
+        for name, each in found.items()
+        if each.truth == Truth.WRONG
+    ]
+
+
+def _worst_of_each(faults: Sequence[Fault]) -> tuple[Fault, ...]:
+    """Of the faults of all samples the one with the largest error in each direction."""
+    ordered = sorted(faults, key=lambda fault: fault.error or 0.0)
+    largest = {fault.what: fault for fault in ordered}
+    return tuple(largest[what] for what in _WRITTEN.values() if what in largest)
 
 
 def _reference(case: Case) -> dict[str, list[torch.Tensor | None]] | None:
@@ -217,15 +237,21 @@ def _reference(case: Case) -> dict[str, list[torch.Tensor | None]] | None:
     return {name: direction.tensors for name, direction in wide.items() if not direction.error}
 
 
-def _edge(case: Case) -> Truth | None:
-    """Whether a case of another shape agrees; None where contiguous inputs are refused too."""
+def _edge(case: Case) -> tuple[Truth, list[Fault]] | None:
+    """Whether a case of another shape agrees, and what does not; None where contiguous inputs are refused too."""
     contiguous = attempt(case, channels_last=False, mark=_unmarked)
     if contiguous["forward"].error:
         return None
     last = attempt(case, channels_last=True, mark=_unmarked)
-    if any(direction.error and not contiguous[name].error for name, direction in last.items() if name in contiguous):
-        return Truth.WRONG
-    return _judged(_Run(case, contiguous, last), compiled=False).truth
+    raised = [
+        Fault(_WRITTEN[name], _shapes(case), raised=direction.error)
+        for name, direction in last.items()
+        if direction.error and name in contiguous and not contiguous[name].error
+    ]
+    if raised:
+        return Truth.WRONG, raised
+    verdict, faults = _judged(_Run(case, contiguous, last), compiled=False)
+    return verdict.truth, faults
 
 
 def _unmarked(_direction: str) -> AbstractContextManager[object]:

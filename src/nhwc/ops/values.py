@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import torch
 
@@ -17,11 +17,15 @@ _LEAST_SCALE = 0.1  # inputs are about 1: what should be 0 is not judged by the 
 
 @dataclass(frozen=True)
 class Agreement:
-    """truth, and the largest errors of channels last and of contiguous, as shares of the largest value, where known."""
+    """truth, and the largest errors of channels last and of contiguous, as shares of the largest value, where known.
+
+    They are those of what is wrong, where something is. reference: what they are set against.
+    """
 
     truth: Truth
     error: float | None = None
     contiguous_error: float | None = None
+    reference: str = "float64"
 
 
 Tensors = Sequence[torch.Tensor | None]
@@ -41,17 +45,14 @@ def agreement(contiguous: Tensors, channels_last: Tensors, reference: Tensors | 
 
 
 def worst(found: Sequence[Agreement]) -> Agreement:
-    """The agreement of several together: wrong where one is wrong, and the largest errors."""
+    """The agreement of several together: wrong where one is wrong, and the largest errors, of the wrong ones then."""
     if not found:
         return Agreement(Truth.UNCOMPARED)
     order = (Truth.UNCOMPARED, Truth.RIGHT, Truth.RANDOM, Truth.WRONG)
-    errors = [each for each in found if each.error is not None]
+    truth = max((each.truth for each in found), key=order.index)
+    errors = [each for each in found if each.error is not None and (truth != Truth.WRONG or each.truth == truth)]
     largest = max(errors, key=lambda each: each.error or 0.0, default=None)
-    return Agreement(
-        max((each.truth for each in found), key=order.index),
-        None if largest is None else largest.error,
-        None if largest is None else largest.contiguous_error,
-    )
+    return Agreement(truth) if largest is None else replace(largest, truth=truth)
 
 
 def _of_one(first: torch.Tensor | None, second: torch.Tensor | None, exact: torch.Tensor | None) -> Agreement:
@@ -66,10 +67,11 @@ def _of_one(first: torch.Tensor | None, second: torch.Tensor | None, exact: torc
         return Agreement(Truth.RIGHT if torch.equal(first, second) else Truth.WRONG)
     if first.numel() == 0:
         return Agreement(Truth.RIGHT)
+    reference = "float64"
     if exact is None or exact.shape != first.shape or not exact.is_floating_point():
-        exact = first
+        exact, reference = first, "contiguous"
     error, limit, its_own = _errors(first, second, exact)
-    return Agreement(Truth.RIGHT if error <= limit else Truth.WRONG, error, its_own)
+    return Agreement(Truth.RIGHT if error <= limit else Truth.WRONG, error, its_own, reference)
 
 
 def _as_real(tensor: torch.Tensor) -> torch.Tensor:

@@ -5,10 +5,21 @@ from __future__ import annotations
 from nhwc.model import Call, TensorMeta
 from nhwc.rules.flow import CONVOLUTIONS, caller_name, copy_ends
 
+_ELSEWHERE = "; elsewhere "
+
 
 def _kernel(name: str) -> str:
     """For recordings of compiled code and of GPUs; where a kernel would help, the audit says so itself."""
     return f"in eager code on the CPU nhwc.kernels.use({name!r}) keeps channels last"
+
+
+def without_kernel(advice: str, name: str) -> str:
+    """What is left of an advice where the kernel ``name`` cannot run; empty where that was all.
+
+    >>> without_kernel("in eager code on the CPU nhwc.kernels.use('pad') keeps channels last; elsewhere crop", "pad")
+    'crop'
+    """
+    return advice.partition(_ELSEWHERE)[2] if advice.startswith(_kernel(name)) else advice
 
 
 _BY_OPERATOR = {
@@ -16,11 +27,11 @@ _BY_OPERATOR = {
     "avg_pool3d": "use max_pool3d or a strided convolution where the model allows, or keep this part contiguous",
     "adaptive_avg_pool3d": "use mean over space where the output size is 1, or pool after the last convolution",
     **{
-        name: f"{_kernel(name)}; elsewhere convert the feature map once before all calls"
+        name: f"{_kernel(name)}{_ELSEWHERE}convert the feature map once before all calls"
         for name in ("roi_align", "roi_pool", "ps_roi_align", "ps_roi_pool")
     },
-    "deform_conv2d": f"{_kernel('deform_conv2d')}; elsewhere keep the layers around deform_conv2d in contiguous format",
-    "im2col": f"{_kernel('unfold')}; elsewhere unfold before the channels-last part",
+    "deform_conv2d": f"{_kernel('deform_conv2d')}{_ELSEWHERE}keep the layers around deform_conv2d in contiguous format",
+    "im2col": f"{_kernel('unfold')}{_ELSEWHERE}unfold before the channels-last part",
     "col2im": f"{_kernel('unfold')} where each place's values lie side by side: fold(tokens.transpose(1, 2), ...)",
     "repeat_interleave": "use torch.nn.functional.interpolate(mode='nearest'), which keeps channels last",
     "index_select": "gather along N, H or W before the channels-last part, or use narrow and chunk, which are views",

@@ -58,6 +58,9 @@ def read_row(value: Mapping[str, Any]) -> OperatorRow:
 def _ops_1(document: Mapping[str, Any]) -> Survey:
     body = {key: value for key, value in document.items() if key not in {"format", "version", *_DERIVED_KEYS}}
     survey: Survey = Reader().read_fields(Survey, body)
+    if survey.whole is not None and (survey.whole.rows < len(survey.rows) or not survey.whole.sentences):
+        with within_part("whole"):
+            raise DamageError("it says less than the rows that are here")
     with within_part("rows"):
         seen = set()
         for place, row in enumerate(survey.rows):

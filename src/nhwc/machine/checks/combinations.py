@@ -1,4 +1,4 @@
-"""What is known to be bad: combinations of settings, hardware and versions, each with the page that says so."""
+"""What is known to be bad: combinations of settings, hardware, versions and layouts, each with a page about it."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _SUBJECT = "known to be bad"
 
 @dataclass(frozen=True)
 class Combination:
-    """What is bad together, when it is there, why with what to do, and who says so."""
+    """What is bad together, when it is there, why with what to do, and a page about it."""
 
     name: str
     holds: Callable[[Snapshot], bool]
@@ -69,6 +69,14 @@ COMBINATIONS = (
         State.WRONG,
         "install a torch that is built for this compute capability",
         "https://docs.pytorch.org/docs/stable/generated/torch.cuda.get_arch_list.html",
+    ),
+    Combination(
+        "instance norm's gradient at batch 1",
+        lambda machine: machine.instance_norm_errs,
+        State.WRONG,
+        "where it arrives in channels last the result is wrong, silently: keep the input in channels last inside "
+        "nhwc.kernels.use(), or bring the incoming gradient to contiguous",
+        "https://github.com/pytorch/pytorch/issues/72341",  # why: it is a batch norm of a (1, N * C, ...) view
     ),
 )
 

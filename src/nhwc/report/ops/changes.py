@@ -6,8 +6,11 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import TYPE_CHECKING, Any
 
+from nhwc.errors import TargetError
 from nhwc.operators import Truth
 from nhwc.report.bench.numbers import interval_text, ratio_text
+from nhwc.report.formatting import plural
+from nhwc.report.ops.rows import matches
 from nhwc.schema.typed import plain
 
 if TYPE_CHECKING:
@@ -42,9 +45,18 @@ class Change:
 
 
 def changes(old: Survey, new: Survey) -> tuple[Change, ...]:
-    """Every difference, the worst first. A speed counts where the two intervals do not meet."""
-    first = {row.key: row for row in old.rows}
-    second = {row.key: row for row in new.rows}
+    """Every difference, the worst first. A speed counts where the two intervals do not meet.
+
+    Only rows that both surveys cover are compared: ``left_out`` says which are not. Raises TargetError where there are
+    none, and for a table of problems alone, which does not tell what is fine from what was not looked at.
+    """
+    for name, each in (("old", old), ("new", new)):
+        if each.whole is not None and each.whole.only:
+            raise TargetError(f"the {name} table holds {each.whole.only} only (--only): save it with all its rows")
+    first = {row.key: row for row in old.rows if _covers(new, row)}
+    second = {row.key: row for row in new.rows if _covers(old, row)}
+    if not first and not second and (old.rows or new.rows):
+        raise TargetError(f"the two tables have nothing in common to compare: {_differences(old, new)}")
     found = [_came_or_went(Kind.GONE, row) for key, row in first.items() if key not in second]
     found += [_came_or_went(Kind.NEW, row) for key, row in second.items() if key not in first]
     for key, row in second.items():
@@ -54,10 +66,50 @@ def changes(old: Survey, new: Survey) -> tuple[Change, ...]:
     return tuple(sorted(found, key=lambda change: order.index(change.kind)))
 
 
+def left_out(old: Survey, new: Survey) -> str:
+    """A sentence on the rows that are not compared, since one survey alone covers them; empty where there are none."""
+    lacking = [
+        f"{count:,} of {plural(len(of.rows), 'row')} of the {name} one"
+        for name, of, other in (("old", old, new), ("new", new, old))
+        if (count := sum(not _covers(other, row) for row in of.rows))
+    ]
+    if not lacking:
+        return ""
+    rows = " and ".join(lacking)
+    return f"only what both tables cover is compared, which leaves out {rows}: {_differences(old, new)}"
+
+
 def as_document(found: Sequence[Change], old: Survey, new: Survey) -> dict[str, Any]:
     """Changes as JSON-able data, with the versions that they lie between."""
     versions = {name: dict(each.conditions.versions) for name, each in (("old", old), ("new", new))}
-    return {"format": "nhwc-ops-changes", "version": 1, **versions, "changes": plain(tuple(found))}
+    note = left_out(old, new)
+    return {
+        "format": "nhwc-ops-changes",
+        "version": 1,
+        **versions,
+        "notes": [note] if note else [],
+        "changes": plain(tuple(found)),
+    }
+
+
+def _filters(survey: Survey) -> tuple[str, ...]:
+    return tuple(filter(None, (survey.filter, *(survey.whole.filters if survey.whole is not None else ()))))
+
+
+def _covers(survey: Survey, row: OperatorRow) -> bool:
+    """Whether a survey looked for the operator of a row, in its dtype and mode."""
+    asked = row.dtype in survey.dtypes and row.mode in survey.modes
+    return asked and all(matches(row, each) for each in _filters(survey))
+
+
+def _differences(old: Survey, new: Survey) -> str:
+    one, other = _filters(old), _filters(new)
+    found = [("filters", one, other), ("dtypes", old.dtypes, new.dtypes), ("modes", old.modes, new.modes)]
+    return "; ".join(
+        f"the {what} are {', '.join(before) or 'none'} in the old table and {', '.join(after) or 'none'} in the new one"
+        for what, before, after in found
+        if set(before) != set(after)
+    )
 
 
 def _came_or_went(kind: Kind, row: OperatorRow) -> Change:

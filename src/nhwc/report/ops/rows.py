@@ -8,12 +8,13 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from nhwc.errors import RegistryError
-from nhwc.operators import Truth
+from nhwc.operators import Truth, Whole
 from nhwc.report.bench.numbers import interval_text, ratio_text
 from nhwc.report.formatting import NOTHING, bytes_text, visible
+from nhwc.report.ops.summary import headline, sentences
 
 if TYPE_CHECKING:
-    from nhwc.operators import OperatorRow, Pass, Speed, Survey
+    from nhwc.operators import Fault, OperatorRow, Pass, Speed, Survey
 
 _SHORT = {"float32": "fp32", "bfloat16": "bf16", "float64": "fp64", "float16": "fp16"}
 
@@ -47,15 +48,24 @@ class Line:
 
 
 def chosen(survey: Survey, filter_: str = "", only: str = "", sort: str = "name") -> Survey:
-    """The survey with the rows that were asked for, in the order that was asked for.
+    """The survey with the rows that were asked for, in the order that was asked for; it keeps what the whole one says.
 
-    filter_: text in the name or group. only: "problems" or "". Raises RegistryError for an unknown word.
+    filter_: text in the name or kind. only: "problems" or "". Raises RegistryError for an unknown word.
     """
     check(only, sort)
+    rows = [row for row in survey.rows if matches(row, filter_) and (not only or row.is_problem)]
+    ordered = tuple(sorted(rows, key=SORTS[sort]))
+    if len(ordered) == len(survey.rows):
+        return replace(survey, rows=ordered)
+    before = survey.whole or Whole(len(survey.rows), (), "", (headline(survey), *sentences(survey)))
+    filters = (*before.filters, filter_) if filter_ else before.filters
+    return replace(survey, rows=ordered, whole=replace(before, filters=filters, only=only or before.only))
+
+
+def matches(row: OperatorRow, filter_: str) -> bool:
+    """Whether a text is in the name or the kind of a row, in any case."""
     wanted = filter_.lower()
-    rows = [row for row in survey.rows if wanted in row.name.lower() or wanted in row.group]
-    rows = [row for row in rows if not only or row.is_problem]
-    return replace(survey, rows=tuple(sorted(rows, key=SORTS[sort])))
+    return wanted in row.name.lower() or wanted in row.group
 
 
 def check(only: str, sort: str) -> None:
@@ -98,8 +108,10 @@ def speed_text(speed: Speed | None) -> str:
 
 
 def why_text(row: OperatorRow) -> str:
-    """What a reader needs to see a problem again: the copies, and the first sample that loses the format."""
-    parts = []
+    """What a reader needs to see a problem again: what is wrong, the copies, the first sample that loses the format."""
+    parts = [_fault_text(each) for each in row.faults]
+    if row.truth == Truth.WRONG and not row.faults:  # saved before faults were kept
+        parts.append(f"values: wrong, {_error_text(row.error, row.contiguous_error, 'float64')}")
     for name, each in row.passes:
         if not each.handling.is_problem:
             continue
@@ -109,6 +121,21 @@ def why_text(row: OperatorRow) -> str:
         if each.example:
             parts.append(f"{name}: {visible(each.example)}")
     return "; ".join(parts)
+
+
+def _fault_text(fault: Fault) -> str:
+    place = f"{visible(fault.sample)}, {visible(fault.edge)}" if fault.edge else visible(fault.sample)
+    if fault.raised:
+        return f"{visible(fault.what)} for {place}: raises {visible(fault.raised)}, which contiguous does not"
+    told = _error_text(fault.error, fault.contiguous_error, visible(fault.reference))
+    return f"wrong {visible(fault.what)} for {place}: {told}"
+
+
+def _error_text(error: float | None, contiguous_error: float | None, reference: str) -> str:
+    if error is None or contiguous_error is None:
+        return "other shapes, dtypes or whole numbers than for contiguous"
+    beside = f", where contiguous has {contiguous_error:.2g}" if reference != "contiguous" else ""
+    return f"error {error:.2g} of the largest value against {reference}{beside}"
 
 
 def _looks(row: OperatorRow) -> tuple[object, ...]:

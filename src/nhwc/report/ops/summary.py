@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from nhwc.operators import Truth
-from nhwc.report.formatting import plural
+from nhwc.report.formatting import plural, visible
 from nhwc.timing import Verdict
 
 if TYPE_CHECKING:
@@ -13,7 +12,9 @@ if TYPE_CHECKING:
 
 
 def headline(survey: Survey) -> str:
-    """The first sentence of every report."""
+    """The first sentence of every report; of a part of a table, that of the whole."""
+    if survey.whole is not None:
+        return visible(survey.whole.sentences[0])
     names = {(row.name, row.group) for row in survey.rows}
     if not names:
         return "No operator is in this table."
@@ -25,9 +26,12 @@ def headline(survey: Survey) -> str:
 
 
 def sentences(survey: Survey) -> list[str]:
-    """What else the table says as a whole: wrong values, speeds, failures."""
+    """What else the table says as a whole: wrong values, speeds, failures; of a part of it, how many rows are shown."""
+    if survey.whole is not None:
+        shown = f"{len(survey.rows):,} of {plural(survey.whole.rows, 'row')} are shown; dtypes that agree share a line"
+        return [*map(visible, survey.whole.sentences[1:]), shown]
     found = []
-    wrong = _count(survey, lambda row: row.truth == Truth.WRONG or bool(row.wrong_edges))
+    wrong = _count(survey, lambda row: row.is_wrong)
     if wrong:
         verb = "gives" if wrong == 1 else "give"
         found.append(

@@ -6,7 +6,7 @@ import base64
 import hashlib
 from typing import TYPE_CHECKING, Any
 
-from nhwc.operators import Handling, Truth
+from nhwc.operators import Handling
 from nhwc.report.formatting import plural, visible
 from nhwc.report.ops.rows import handling_text, lines, speed_text, values_text, why_text
 from nhwc.report.ops.summary import headline, sentences, where
@@ -74,7 +74,7 @@ def _row(line: Line) -> dict[str, Any]:
         "mode": row.mode,
         "passes": [_pass(each) for each in (row.forward, row.backward, row.expanded)],
         "judged": values_text(row),
-        "wrong": row.truth == Truth.WRONG or bool(row.wrong_edges),
+        "wrong": row.is_wrong,
         "speeds": [_speed(each) for each in (row.speed, row.training_speed)],
         "problem": any(each.is_problem for each in line.rows),
         "why": why_text(row),

@@ -6,10 +6,10 @@ from typing import TYPE_CHECKING
 
 from rich.table import Table
 
-from nhwc.operators import Handling, Truth
+from nhwc.operators import Handling
 from nhwc.report.bench.numbers import ratio_text
 from nhwc.report.formatting import plural, visible
-from nhwc.report.ops.changes import Kind
+from nhwc.report.ops.changes import Kind, left_out
 from nhwc.report.ops.rows import handling_text, lines, speed_text, values_text, why_text
 from nhwc.report.ops.summary import headline, sentences, where
 from nhwc.report.registry import report_format
@@ -54,6 +54,9 @@ def print_changes(found: Sequence[Change], old: Survey, new: Survey, console: Co
     counts = {kind: sum(change.kind == kind for change in found) for kind in Kind}
     told = ", ".join(f"{count} {kind.value}" for kind, count in counts.items() if count)
     paper.line(f"{plural(len(found), 'change')}: {told}." if found else "Nothing changed.", "bold")
+    note = left_out(old, new)
+    if note:
+        paper.line(f"{visible(note[:1].upper() + note[1:])}.")
     grid = Table.grid(padding=(0, 2, 0, 0))
     for _ in range(4):
         grid.add_column(overflow="fold")
@@ -90,10 +93,10 @@ class _Page(Paper):
         if shown:
             self.gap()
             self.table(shown)
-        if len(shown) <= _FEW:
-            self.section(
-                "Why", [f"{visible(row.name)}, {row.dims}-D {row.dtype}: {why}" for row, why in self.whys(shown)]
-            )
+        explained = shown if len(shown) <= _FEW else [line for line in shown if line.first.is_wrong]
+        self.section(
+            "Why", [f"{visible(row.name)}, {row.dims}-D {row.dtype}: {why}" for row, why in self.whys(explained)]
+        )
         self.section("Not surveyed", [f"{visible(each.name)}: {visible(each.reason)}" for each in survey.failures])
         self.section("Notes", [f"{note[:1].upper()}{note[1:]}." for note in survey.notes])
         self.gap()
@@ -116,7 +119,7 @@ class _Page(Paper):
             cells = [self.text(visible(row.name)), self.text(f"{row.dims}-D"), self.text(line.dtypes)]
             cells += [self.text(row.mode)] if several else []
             cells += [self.handling(each) for each in (row.forward, row.backward, row.expanded)]
-            cells.append(self.text(values_text(row), "red" if row.truth == Truth.WRONG or row.wrong_edges else "dim"))
+            cells.append(self.text(values_text(row), "red" if row.is_wrong else "dim"))
             cells += [self.speed(each) for each in (row.speed, row.training_speed)] if timed else []
             table.add_row(*cells)
         self.console.print(table, width=self.width, highlight=False)
