@@ -153,3 +153,13 @@ def test_what_is_not_finite_stays_in_its_group(infinite: float) -> None:
 def test_bad_input_is_refused_in_torchs_words(call: object) -> None:
     x = torch.randn(2, 6, 4, 4).to(memory_format=torch.channels_last)
     conformance.check_error("instance_norm", lambda: call(x))  # type: ignore[operator]
+
+
+@pytest.mark.parametrize("shape", [(1, 4, 5, 6), (1, 4, 3, 5, 6)], ids=str)
+def test_one_contiguous_sample_has_the_right_gradient_whatever_its_format(shape: tuple[int, ...]) -> None:
+    x = torch.randn(shape, dtype=torch.float64, requires_grad=True)
+    gradient = torch.randn(shape, dtype=torch.float64)
+    (expected,) = torch.autograd.grad(F.instance_norm(x), x, gradient)
+    with nhwc.kernels.use("instance_norm"):
+        (found,) = torch.autograd.grad(F.instance_norm(x), x, conformance.canonical(gradient))
+    torch.testing.assert_close(found, expected)

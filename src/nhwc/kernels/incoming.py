@@ -23,6 +23,13 @@ def with_gradient_in_channels_last(input: torch.Tensor) -> Any:  # noqa: A002 to
     return _FOLLOWED
 
 
+def with_contiguous_gradient(input: torch.Tensor) -> Any:  # noqa: A002
+    """What a replacement of a composite answers with; the original runs, on a contiguous input with a gradient."""
+    if not (input.requires_grad and torch.is_grad_enabled() and is_plain(input) and input.is_contiguous()):
+        return NotImplemented
+    return _KEPT_CONTIGUOUS
+
+
 def _followed(result: torch.Tensor) -> torch.Tensor:
     if result.grad_fn is not None:
         result.grad_fn.register_prehook(_in_channels_last)
@@ -40,4 +47,11 @@ def _in_channels_last(grads: tuple[torch.Tensor | None, ...]) -> tuple[torch.Ten
     return (as_channels_last(grad.contiguous(memory_format=_FORMAT[grad.dim()])),)
 
 
+def _kept_contiguous(result: torch.Tensor) -> torch.Tensor:
+    if result.grad_fn is not None:
+        result.grad_fn.register_prehook(lambda grads: tuple(one if one is None else one.contiguous() for one in grads))
+    return result
+
+
 _FOLLOWED = AfterOriginal(_followed)
+_KEPT_CONTIGUOUS = AfterOriginal(_kept_contiguous)

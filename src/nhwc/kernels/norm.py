@@ -14,6 +14,7 @@ import torch
 
 from nhwc.kernels import native
 from nhwc.kernels.dispatcher import is_plain
+from nhwc.kernels.incoming import with_contiguous_gradient
 from nhwc.kernels.layouts import as_channels_last, empty_channels_last, is_channels_last, loops_serve
 from nhwc.kernels.registry import kernel
 
@@ -82,8 +83,11 @@ def instance_norm(
     eps: float,
     cudnn_enabled: bool,
 ) -> Any:
-    if not (is_plain(input) and is_channels_last(input) and input.numel() and input.is_floating_point()):
+    if not (is_plain(input) and input.dim() in {4, 5} and input.numel() and input.is_floating_point()):
         return NotImplemented
+    if not is_channels_last(input):
+        # torch's own gradient is wrong for one contiguous sample where a channels-last gradient comes in
+        return with_contiguous_gradient(input) if input.shape[0] == 1 else NotImplemented
     if any(each is not None and not _fits(each, input) for each in (weight, bias, running_mean, running_var)):
         return NotImplemented
     if (weight is None) != (bias is None) or (running_mean is None) != (running_var is None):

@@ -74,8 +74,8 @@ COMBINATIONS = (
         "instance norm's gradient at batch 1",
         lambda machine: machine.instance_norm_errs,
         State.WRONG,
-        "where it arrives in channels last the result is wrong, silently: keep the input in channels last inside "
-        "nhwc.kernels.use(), or bring the incoming gradient to contiguous",
+        "where it arrives in channels last the result is wrong, silently: run the step inside nhwc.kernels.use(), or "
+        "bring the incoming gradient to contiguous",
         "https://github.com/pytorch/pytorch/issues/72341",  # why: it is a batch norm of a (1, N * C, ...) view
     ),
 )
