@@ -254,6 +254,19 @@ def attempt(call: Callable[[], Any]) -> tuple[list[torch.Tensor], Exception | No
         return [], error
 
 
+def check_threads(kernel: str, step: Callable[[], Sequence[torch.Tensor]]) -> None:
+    """``step`` answers the same to the bit on one thread."""
+    threads = torch.get_num_threads()
+    with switched(kernel):
+        wanted = step()
+        try:
+            torch.set_num_threads(1)
+            found = step()
+        finally:
+            torch.set_num_threads(threads)
+    assert all(torch.equal(a, b) for a, b in zip(wanted, found, strict=True))
+
+
 def check_error(kernel: str, call: Callable[[], Any]) -> None:
     """A call that the original refuses is refused in the same words."""
     _, failure = attempt(call)

@@ -113,12 +113,4 @@ def test_the_number_of_threads_changes_nothing() -> None:
         result = FEW[0].call(image, points)
         return [result, *torch.autograd.grad(result.sum(), (image, points))]
 
-    threads = torch.get_num_threads()
-    with conformance.switched(KERNEL):
-        wanted = step()
-        try:
-            torch.set_num_threads(1)
-            found = step()
-        finally:
-            torch.set_num_threads(threads)
-    assert all(torch.equal(a, b) for a, b in zip(wanted, found, strict=True))
+    conformance.check_threads(KERNEL, step)

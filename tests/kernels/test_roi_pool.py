@@ -224,15 +224,7 @@ def test_the_number_of_threads_changes_nothing(kernel: str, sample: Sample) -> N
         result = sample.call(image, boxes)
         return [result, *torch.autograd.grad(result, image, conformance.gradient_for(result, "contiguous"))]
 
-    threads = torch.get_num_threads()
-    with conformance.switched(kernel):
-        wanted = step()
-        try:
-            torch.set_num_threads(1)
-            found = step()
-        finally:
-            torch.set_num_threads(threads)
-    assert all(torch.equal(a, b) for a, b in zip(wanted, found, strict=True))
+    conformance.check_threads(kernel, step)
 
 
 @kernels
