@@ -11,8 +11,9 @@ from typing import Any
 
 import torch
 
-from nhwc.kernels.dispatcher import is_plain, wrapped
+from nhwc.kernels.dispatcher import is_plain
 from nhwc.kernels.layouts import (
+    FORMATS,
     empty_channels_last,
     in_huge_pages,
     is_channels_last,
@@ -30,14 +31,13 @@ CONVERSION = kernel(
 
 #: Below this many elements the call itself costs more than the copy.
 _WORTHWHILE = 4096
-_LAST = {4: torch.channels_last, 5: torch.channels_last_3d}
 
 
 @CONVERSION.replaces("aten::clone")
 def clone(self: Any, *, memory_format: torch.memory_format | None = None) -> Any:
     if not isinstance(self, torch.Tensor):
-        return wrapped(self).clone()
-    last = _LAST.get(self.dim())
+        return NotImplemented
+    last = FORMATS.get(self.dim())
     if last is None or memory_format is None or self.numel() < _WORTHWHILE or not is_plain(self):
         return NotImplemented
     if memory_format == last and strides_are_contiguous(self):

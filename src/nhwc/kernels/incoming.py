@@ -11,9 +11,7 @@ import torch
 
 from nhwc.kernels import relayout
 from nhwc.kernels.dispatcher import AfterOriginal, is_plain
-from nhwc.kernels.layouts import as_channels_last, is_channels_last
-
-_FORMAT = {4: torch.channels_last, 5: torch.channels_last_3d}
+from nhwc.kernels.layouts import FORMATS, as_channels_last, is_channels_last
 
 
 def with_gradient_in_channels_last(input: torch.Tensor) -> Any:  # noqa: A002 torch's name
@@ -44,7 +42,7 @@ def _in_channels_last(grads: tuple[torch.Tensor | None, ...]) -> tuple[torch.Ten
         return (as_channels_last(grad),)
     if relayout.serves(grad):
         return (relayout.to_format(grad, True),)
-    return (as_channels_last(grad.contiguous(memory_format=_FORMAT[grad.dim()])),)
+    return (as_channels_last(grad.contiguous(memory_format=FORMATS[grad.dim()])),)
 
 
 def _kept_contiguous(result: torch.Tensor) -> torch.Tensor:

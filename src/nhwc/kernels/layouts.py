@@ -22,7 +22,8 @@ _advise_huge_pages = native.Function("advise_huge_pages", "pl")
 _HUGE_BYTES = 4 << 20
 _HUGE = os.environ.get("NHWC_HUGE_PAGES") != "0"
 
-_FORMAT = {4: torch.channels_last, 5: torch.channels_last_3d}
+#: Rank → its channels-last format.
+FORMATS = {4: torch.channels_last, 5: torch.channels_last_3d}
 
 
 class _Order(NamedTuple):
@@ -43,7 +44,7 @@ def _order(shape: Sequence[int], strides: Sequence[int]) -> _Order:
     for size, stride in zip(reversed(shape), reversed(strides), strict=True):
         plain = plain and stride == step
         step *= max(size, 1)
-    if len(shape) not in _FORMAT:
+    if len(shape) not in FORMATS:
         return _Order(False, plain, None)
     return _Order(not plain and tuple(strides) == canonical_strides(shape), plain, _pixel_step(shape, strides))
 
@@ -115,7 +116,7 @@ def as_channels_last(tensor: torch.Tensor) -> torch.Tensor:
     """``tensor`` (4-D or 5-D) with canonical channels-last strides: itself or a view where it lies so, else a copy."""
     if is_channels_last(tensor):
         return tensor
-    if tensor.device.type == "cpu" and tensor.is_contiguous(memory_format=_FORMAT[tensor.dim()]):
+    if tensor.device.type == "cpu" and tensor.is_contiguous(memory_format=FORMATS[tensor.dim()]):
         # the strides of sizes of 1 are all that differs
         return tensor.as_strided(tensor.shape, canonical_strides(tensor.shape))
     result = empty_channels_last(tensor.shape, tensor)

@@ -41,17 +41,17 @@ def _register(name: str) -> None:
 
 
 def _with_number(into: Callable[..., torch.Tensor], self: Any, other: Any, **options: Any) -> Any:
-    """An operand that torch wrapped a Python number in comes unwrapped: the original kernel is given a tensor again.
+    """An operand that torch wrapped a Python number in comes unwrapped, and reaches the original in a tensor again.
 
-    A tensor of no dimensions promotes as the number does, where the other has dimensions and is of floating point. Else
-    the variant that writes into a given tensor takes the number itself: same type promotion, same layout.
+    That promotes as the number does where the other has dimensions and is of floating point. Else the variant that
+    writes into a given tensor takes the number itself: same type promotion, same layout.
     """
     tensor = self if isinstance(self, torch.Tensor) else other
     if not isinstance(tensor, torch.Tensor):
         self = tensor = wrapped(self)
     number = other if tensor is self else self
     if tensor.dim() and tensor.is_floating_point() and isinstance(number, int | float):
-        return OnOperands((tensor, wrapped(number)) if tensor is self else (wrapped(number), tensor))
+        return NotImplemented
     dtype = torch.result_type(self, other)
     if into is torch.ops.aten.div.out and not (dtype.is_floating_point or dtype.is_complex):
         dtype = torch.get_default_dtype()
