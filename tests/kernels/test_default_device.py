@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 import pytest
 import torch
 import torch.nn.functional as F  # noqa: N812 the usual name
 from kernels.conformance import canonical
+from torchvision import ops
 
 import nhwc
 
@@ -29,6 +32,10 @@ CALLS = {
     "conversion": lambda x: x.contiguous(),
     "grid_sample": lambda x: F.grid_sample(x, torch.zeros(2, 4, 4, 2, device="cpu"), align_corners=False),
 }
+
+BOX = torch.tensor([[0.0, 2.0, 2.0, 20.0, 20.0]])
+for _name, _bins in (("roi_align", 2), ("roi_pool", 2), ("ps_roi_align", (1, 2)), ("ps_roi_pool", (1, 2))):
+    CALLS[_name] = partial(getattr(ops, _name), boxes=BOX, output_size=_bins)
 
 
 @pytest.mark.parametrize("kernel", CALLS)

@@ -151,6 +151,11 @@ def tracks_forward_gradients() -> bool:
     return torch.autograd.forward_ad._current_level >= 0
 
 
+def is_recorded(tensor: torch.Tensor) -> bool:
+    """Whether autograd shall learn of a call with this ``tensor``, in backward mode alone."""
+    return torch.is_grad_enabled() and tensor.requires_grad and not tracks_forward_gradients()
+
+
 def wrapped(number: complex) -> torch.Tensor:
     """The tensor that torch wraps a Python number in, on the CPU: a replacement gets the bare number in its stead.
 

@@ -11,7 +11,7 @@ from typing import Any
 
 import torch
 
-from nhwc.kernels.dispatcher import is_plain, tracks_forward_gradients
+from nhwc.kernels.dispatcher import is_plain, is_recorded
 from nhwc.kernels.layouts import loops_serve
 from nhwc.kernels.pool_places import gathered, scattered
 from nhwc.kernels.registry import kernel
@@ -46,7 +46,7 @@ def max_unpool3d(
 
 @MAX_UNPOOL.replaces("aten::max_unpool2d", "AutogradCPU")
 def max_unpool2d_differentiable(input: torch.Tensor, indices: torch.Tensor, output_size: Sequence[int]) -> Any:  # noqa: A002
-    if not (_needs_gradient(input) and _serves(input, indices, output_size, 4)):
+    if not (is_recorded(input) and _serves(input, indices, output_size, 4)):
         return NotImplemented
     return _Unpooled.apply(
         input, indices, lambda values: torch.ops.aten.max_unpool2d.default(values, indices, output_size)
@@ -61,7 +61,7 @@ def max_unpool3d_differentiable(
     stride: Sequence[int],
     padding: Sequence[int],
 ) -> Any:
-    served = _needs_gradient(input) and _serves(input, indices, output_size, 5) and _are_plausible(stride, padding)
+    served = is_recorded(input) and _serves(input, indices, output_size, 5) and _are_plausible(stride, padding)
     if not served:
         return NotImplemented
     arguments = indices, output_size, stride, padding
@@ -126,11 +126,6 @@ def _checked(result: Any) -> torch.Tensor:
         raise RuntimeError("the indices of a maximum unpooling were changed between its forward and its backward")
     assert isinstance(result, torch.Tensor)
     return result
-
-
-def _needs_gradient(input: torch.Tensor) -> bool:  # noqa: A002
-    """Whether autograd records the call; in forward mode its own formula is needed."""
-    return torch.is_grad_enabled() and input.requires_grad and not tracks_forward_gradients()
 
 
 def _serves(input: torch.Tensor, indices: torch.Tensor, output_size: Sequence[int], rank: int) -> bool:  # noqa: A002

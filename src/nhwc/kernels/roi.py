@@ -10,6 +10,7 @@ from typing import Any
 import torch
 
 from nhwc.kernels import native, roi_regions
+from nhwc.kernels.dispatcher import is_recorded
 from nhwc.kernels.layouts import empty_channels_last
 from nhwc.kernels.registry import kernel
 
@@ -86,7 +87,7 @@ def roi_align_differentiable(
     aligned: bool,
 ) -> Any:
     bins = pooled_height, pooled_width
-    if not (roi_regions.is_recorded(input) and roi_regions.serves(input, rois, bins, _DTYPES)):
+    if not (is_recorded(input) and roi_regions.serves(input, rois, bins, _DTYPES)):
         return NotImplemented
     return _Aligned.apply(input, rois, (spatial_scale, *bins), (sampling_ratio, aligned))
 

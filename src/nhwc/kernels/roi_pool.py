@@ -10,6 +10,7 @@ from typing import Any
 import torch
 
 from nhwc.kernels import native, roi_regions
+from nhwc.kernels.dispatcher import is_recorded
 from nhwc.kernels.layouts import empty_channels_last
 from nhwc.kernels.registry import kernel
 
@@ -41,14 +42,7 @@ def roi_pool(
     if not roi_regions.serves(input, rois, bins, _DTYPES):
         return NotImplemented
     sizes = roi_regions.sizes_of(tuple(input.shape), rois, bins)
-    if not roi_regions.are_near(rois, spatial_scale, sizes):
-        return NotImplemented
-    shape = (rois.shape[0], input.shape[1], *bins)
-    result = empty_channels_last(shape, input)
-    # contiguous whatever the result is: torchvision's backward, which may be the one that runs, reads it so
-    places = torch.empty(shape, dtype=torch.int32, device="cpu")
-    _forward(native.dtype_code(input.dtype), input, rois, result, places, sizes, spatial_scale)
-    return result, places
+    return roi_regions.pooled(_forward, input, rois, spatial_scale, input.shape[1], bins, sizes)
 
 
 @ROI_POOL.replaces("torchvision::_roi_pool_backward")
@@ -86,7 +80,7 @@ def roi_pool_differentiable(
     pooled_width: int,
 ) -> Any:
     bins = pooled_height, pooled_width
-    if not (roi_regions.is_recorded(input) and roi_regions.serves(input, rois, bins, _DTYPES)):
+    if not (is_recorded(input) and roi_regions.serves(input, rois, bins, _DTYPES)):
         return NotImplemented
     operators = torch.ops.torchvision.roi_pool.default, torch.ops.torchvision._roi_pool_backward.default
     return roi_regions.Pooled.apply(input, rois, operators, (spatial_scale, *bins))

@@ -11,6 +11,7 @@ from typing import Any
 import torch
 
 from nhwc.kernels import native, roi_regions
+from nhwc.kernels.dispatcher import is_recorded
 from nhwc.kernels.layouts import empty_channels_last
 from nhwc.kernels.registry import kernel
 
@@ -123,7 +124,7 @@ def ps_roi_align_differentiable(
     sampling_ratio: int,
 ) -> Any:
     bins = pooled_height, pooled_width
-    if not (roi_regions.is_recorded(input) and roi_regions.serves(input, rois, bins, _ALIGN_DTYPES)):
+    if not (is_recorded(input) and roi_regions.serves(input, rois, bins, _ALIGN_DTYPES)):
         return NotImplemented
     operators = torch.ops.torchvision.ps_roi_align.default, torch.ops.torchvision._ps_roi_align_backward.default
     return roi_regions.Pooled.apply(input, rois, operators, (spatial_scale, *bins, sampling_ratio))
@@ -138,7 +139,7 @@ def ps_roi_pool_differentiable(
     pooled_width: int,
 ) -> Any:
     bins = pooled_height, pooled_width
-    if not (roi_regions.is_recorded(input) and roi_regions.serves(input, rois, bins, _POOL_DTYPES)):
+    if not (is_recorded(input) and roi_regions.serves(input, rois, bins, _POOL_DTYPES)):
         return NotImplemented
     operators = torch.ops.torchvision.ps_roi_pool.default, torch.ops.torchvision._ps_roi_pool_backward.default
     return roi_regions.Pooled.apply(input, rois, operators, (spatial_scale, *bins))
@@ -158,14 +159,9 @@ def _forward(
     sizes: Any,
 ) -> Any:
     results, rest = divmod(image.shape[1], bins[0] * bins[1])
-    if rest or not results or not roi_regions.are_near(rois, scale, sizes):
+    if rest or not results:
         return NotImplemented
-    shape = (rois.shape[0], results, *bins)
-    result = empty_channels_last(shape, image)
-    # contiguous whatever the result is: torchvision's backward, which may be the one that runs, reads it so
-    mapping = torch.empty(shape, dtype=torch.int32, device="cpu")
-    run(native.dtype_code(image.dtype), image, rois, result, mapping, sizes, scale)
-    return result, mapping
+    return roi_regions.pooled(run, image, rois, scale, results, bins, sizes)
 
 
 def _backward(
@@ -185,7 +181,8 @@ def _backward(
         return NotImplemented
     # the mapping that torchvision's forward makes: any other is no gradient of it
     if not torch.equal(
-        mapping.view(rois.shape[0], -1), torch.arange(shape[1], dtype=torch.int32).expand(rois.shape[0], -1)
+        mapping.view(rois.shape[0], -1),
+        torch.arange(shape[1], dtype=torch.int32, device="cpu").expand(rois.shape[0], -1),
     ):
         return NotImplemented
     result = empty_channels_last(shape, grad)

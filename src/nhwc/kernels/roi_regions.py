@@ -9,8 +9,8 @@ from typing import Any
 import torch
 
 from nhwc.kernels import native
-from nhwc.kernels.dispatcher import is_plain, tracks_forward_gradients
-from nhwc.kernels.layouts import as_channels_last, loops_serve
+from nhwc.kernels.dispatcher import is_plain
+from nhwc.kernels.layouts import as_channels_last, empty_channels_last, loops_serve
 
 #: What is lost without the compiled library.
 LOST = "torchvision's own kernels run: they copy the feature map, and answer contiguous"
@@ -62,9 +62,24 @@ def are_near(rois: torch.Tensor, scale: float, sizes: Any) -> bool:
     return found.value == 0
 
 
-def is_recorded(image: torch.Tensor) -> bool:
-    """Whether autograd shall learn of a call with this ``image``."""
-    return torch.is_grad_enabled() and image.requires_grad and not tracks_forward_gradients()
+def pooled(
+    run: native.Function,
+    image: torch.Tensor,
+    rois: torch.Tensor,
+    scale: float,
+    channels: int,
+    bins: tuple[int, int],
+    sizes: Any,
+) -> Any:
+    """Values of (regions, channels, *bins), and where they come from; NotImplemented where the regions are odd."""
+    if not are_near(rois, scale, sizes):
+        return NotImplemented
+    shape = (rois.shape[0], channels, *bins)
+    result = empty_channels_last(shape, image)
+    # contiguous whatever the result is: torchvision's backward, which may be the one that runs, reads it so
+    places = torch.empty(shape, dtype=torch.int32, device="cpu")
+    run(native.dtype_code(image.dtype), image, rois, result, places, sizes, scale)
+    return result, places
 
 
 def gradient_in_rows(grad: torch.Tensor) -> torch.Tensor:

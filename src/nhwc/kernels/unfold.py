@@ -13,7 +13,7 @@ from typing import Any
 import torch
 
 from nhwc.kernels import native
-from nhwc.kernels.dispatcher import is_plain, tracks_forward_gradients
+from nhwc.kernels.dispatcher import is_plain, is_recorded
 from nhwc.kernels.layouts import empty_channels_last, loops_serve
 from nhwc.kernels.registry import kernel
 
@@ -63,8 +63,7 @@ def im2col_differentiable(
     stride: Sequence[int],
 ) -> Any:
     windows = kernel_size, dilation, padding, stride
-    recorded = torch.is_grad_enabled() and self.requires_grad and not tracks_forward_gradients()
-    if not recorded or _places_in(self, windows) is None:
+    if not is_recorded(self) or _places_in(self, windows) is None:
         return NotImplemented
     return _Unfolded.apply(self, windows)
 
