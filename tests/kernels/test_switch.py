@@ -7,6 +7,7 @@ from collections.abc import Iterator
 
 import pytest
 import torch
+from kernels import children
 from torch import nn
 
 import nhwc
@@ -187,3 +188,18 @@ def test_generated_graphs_keep_the_strides_they_were_made_for() -> None:
     a, b = torch.randn(2, 8, 8, 8), torch.randn(2, 8, 8, 8).to(memory_format=torch.channels_last)
     with nhwc.kernels.use():
         torch.testing.assert_close(torch.compile(joined, backend="aot_eager")(a, b), joined(a, b))
+
+
+def test_a_kernel_that_was_traced_and_switched_off_is_not_called() -> None:
+    """torch's tracing remembers where a call went; in a process of its own, since calling there ends it."""
+    code = """
+import torch, nhwc
+from torch._dispatch.python import enable_python_dispatcher
+image = torch.randn(2, 6, 8, 8)
+with enable_python_dispatcher():
+    with nhwc.kernels.use("conversion"):
+        image.clone()
+    print(torch.equal(image.clone(), image))
+"""
+    ran = children.script(code)
+    assert ran.stdout == "True\n", ran.stderr
