@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import threading
+import weakref
 from collections.abc import Iterator
+from typing import Any
 
 import pytest
 import torch
@@ -112,6 +114,61 @@ def test_many_threads_switch_and_call_at_once() -> None:
     for thread in threads:
         thread.join()
     assert not failures
+
+
+def test_a_kernel_outlives_its_block_for_a_while(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Another thread may have found it in the table just before it went; later it is freed."""
+    from nhwc.kernels import dispatcher
+
+    made: list[weakref.ref[object]] = []
+    standing_in = dispatcher._standing_in
+
+    def watched(*arguments: Any) -> Any:
+        replacement = standing_in(*arguments)
+        made.append(weakref.ref(replacement))
+        return replacement
+
+    monkeypatch.setattr(dispatcher, "_standing_in", watched)
+    with nhwc.kernels.use("softmax"):
+        pass
+    first = list(made)
+    assert first
+    assert all(each() is not None for each in first)
+    monkeypatch.setattr(dispatcher, "_RETIRED_FOR_S", -1.0)
+    with nhwc.kernels.use("softmax"):
+        pass
+    assert all(each() is None for each in first)
+
+
+@pytest.mark.slow
+def test_switching_beside_threads_that_compute() -> None:
+    """In a process of its own, which a kernel that went while another thread called it would end."""
+    code = """
+import threading, time, torch, nhwc
+torch.set_num_threads(1)
+image = torch.randn(1, 6, 4, 4).to(memory_format=torch.channels_last)
+contiguous = torch.randn(1, 6, 4, 4)
+expected = image.softmax(1)
+done, wrong = threading.Event(), []
+def joins():
+    while not done.is_set():
+        if not torch.equal(torch.cat([image, contiguous], 1)[:, 6:].clone(), contiguous):
+            wrong.append("cat")
+def normalises():
+    while not done.is_set():
+        if not torch.allclose(image.softmax(1), expected):
+            wrong.append("softmax")
+threads = [threading.Thread(target=each) for each in (joins, joins, normalises)]
+for each in threads: each.start()
+end = time.monotonic() + 60
+while time.monotonic() < end:
+    with nhwc.kernels.use("softmax", "cat", "conversion"): pass
+done.set()
+for each in threads: each.join()
+print(len(wrong))
+"""
+    ran = children.script(code)
+    assert ran.stdout == "0\n", ran.stderr[-2000:]
 
 
 def test_a_failed_installation_leaves_nothing_behind(monkeypatch: pytest.MonkeyPatch) -> None:

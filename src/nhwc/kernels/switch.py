@@ -1,8 +1,7 @@
 """Switching kernels on and off: which are wanted, counted, and installed in the dispatcher while anybody wants them.
 
 The dispatcher is one for the process, so a kernel that one thread switches on serves all threads until the last user
-leaves; nested and concurrent blocks therefore add up, and none takes away what another still wants. torch does not
-guard its table against a change while an operator runs: the switch itself belongs where no other thread computes.
+leaves; nested and concurrent blocks therefore add up, and none takes away what another still wants.
 """
 
 from __future__ import annotations
@@ -29,8 +28,7 @@ def use(*names: str) -> Iterator[None]:
     process, backward included, so let a training step end inside the block. Leaving the block, also by an exception,
     puts the dispatcher back, except for kernels that another block or ``enable`` still wants.
 
-    Enter and leave it while no other thread runs operators: torch changes its table of kernels without a lock. Where
-    threads serve a model, ``enable`` before they start.
+    A call that another thread makes while the block is entered or left takes the kernel or the original.
 
     Raises RegistryError for a name that is not registered.
 
