@@ -11,7 +11,7 @@ import torch
 
 from nhwc.kernels import native
 from nhwc.kernels.dispatcher import is_plain
-from nhwc.kernels.norm import normalize, normalize_backward, serves
+from nhwc.kernels.layouts import as_channels_last, in_huge_pages, is_channels_last
 from nhwc.kernels.registry import kernel
 
 BATCH_NORM = kernel(
@@ -25,10 +25,12 @@ BATCH_NORM = kernel(
 _WORTHWHILE = 65536
 _DTYPES = (torch.float32, torch.float64)
 
-_update_running = native.Function("update_running", "ippppddll")
+#: (dtype, x, weight, bias, running mean, running variance, result, mean, deviation, rows, channels, momentum, epsilon).
+_forward = native.Function("batch_norm_forward", "ipppppppplldd")
+_backward = native.Function("group_norm_backward", "iippppppppllll")
 
 
-@BATCH_NORM.replaces("aten::native_batch_norm")
+@BATCH_NORM.replaces("aten::native_batch_norm", keeps_strides=True)
 def native_batch_norm(
     input: torch.Tensor,  # noqa: A002 torch's name
     weight: torch.Tensor | None,
@@ -39,22 +41,22 @@ def native_batch_norm(
     momentum: float,
     eps: float,
 ) -> Any:
-    if not training or input.numel() < _WORTHWHILE or input.dtype not in _DTYPES:
-        return NotImplemented
-    if not serves(input, weight, bias, running_mean, running_var):
+    size = input.numel()
+    if not training or size < _WORTHWHILE or not _serves(input, weight, bias, running_mean, running_var):
         return NotImplemented
     channels = input.shape[1]
-    rows = input.numel() // channels
-    if rows < 2 or any(each is not None and each.dtype != input.dtype for each in (running_mean, running_var)):
+    rows = size // channels
+    if rows < 2:
         return NotImplemented
-    result, mean, rstd = normalize(input, weight, bias, (1, rows, channels, channels), eps)
-    mean, rstd = mean.view(channels), rstd.view(channels)
+    result = in_huge_pages(torch.empty_like(input))
+    mean = torch.empty(channels, dtype=input.dtype, device=input.device)
+    rstd = torch.empty_like(mean)
     code = native.dtype_code(input.dtype)
-    _update_running(code, mean, rstd, running_mean, running_var, momentum, eps, rows, channels)
+    _forward(code, input, weight, bias, running_mean, running_var, result, mean, rstd, rows, channels, momentum, eps)
     return result, mean, rstd
 
 
-@BATCH_NORM.replaces("aten::native_batch_norm_backward")
+@BATCH_NORM.replaces("aten::native_batch_norm_backward", keeps_strides=True)
 def native_batch_norm_backward(
     grad_out: torch.Tensor,
     input: torch.Tensor,  # noqa: A002
@@ -67,12 +69,41 @@ def native_batch_norm_backward(
     eps: float,  # noqa: ARG001
     output_mask: list[bool],
 ) -> Any:
+    size = input.numel()
     if not train or save_mean is None or save_invstd is None:
         return NotImplemented
-    if input.numel() < _WORTHWHILE and grad_out.stride() == input.stride():
+    alike = grad_out.stride() == input.stride()
+    if (size < _WORTHWHILE and alike) or not _serves(input, weight, None, save_mean, save_invstd):
         return NotImplemented
-    if not (input.dtype in _DTYPES and grad_out.dtype == input.dtype and is_plain(grad_out) and serves(input, weight)):
+    if grad_out.dtype is not input.dtype or grad_out.shape != input.shape or not is_plain(grad_out):
         return NotImplemented
+    grad = grad_out if alike else as_channels_last(grad_out)
     channels = input.shape[1]
-    sizes = (1, input.numel() // channels, channels, channels)
-    return normalize_backward(grad_out, input, save_mean, save_invstd, weight, sizes, output_mask)
+    grad_input = in_huge_pages(torch.empty_like(input)) if output_mask[0] else None
+    grad_weight = torch.empty_like(save_mean) if output_mask[1] else None
+    grad_bias = torch.empty_like(save_mean) if output_mask[2] else None
+    code = native.dtype_code(input.dtype)
+    results = (grad_input, grad_weight, grad_bias)
+    _backward(
+        code, code, grad, input, weight, save_mean, save_invstd, *results, 1, size // channels, channels, channels
+    )
+    return results
+
+
+def _serves(input: torch.Tensor, *per_channel: torch.Tensor | None) -> bool:  # noqa: A002
+    """Whether the loops take a channels-last input with these tensors of one value per channel."""
+    dtype = input.dtype
+    if dtype not in _DTYPES or not is_plain(input) or not is_channels_last(input) or not native.is_available():
+        return False
+    channels = input.shape[1]
+    return all(
+        each is None
+        or (
+            each.dtype is dtype
+            and each.is_cpu
+            and each.numel() == channels
+            and each.is_contiguous()
+            and each.dim() == 1
+        )
+        for each in per_channel
+    )

@@ -122,7 +122,7 @@ def _forget_traced_keys(operator: str) -> None:
 
 
 def _standing_in(each: Replacement, original: Any) -> Any:
-    run = each.run
+    run, keeps_strides = each.run, each.keeps_strides
     call_original = original.call_boxed
     places = _tensor_places(each.operator)
 
@@ -132,7 +132,7 @@ def _standing_in(each: Replacement, original: Any) -> Any:
             if place < len(operands) and operands[place].__class__ in _NUMBERS:
                 bare = True
         # a number in a tensor's place has no layout that a compiler could have been promised
-        if bare or not _is_compiled(sys._getframe().f_back):
+        if keeps_strides or bare or not _is_compiled(sys._getframe().f_back):
             result = run(*operands, **options)
             if isinstance(result, OnOperands):
                 operands = result.operands

@@ -32,7 +32,7 @@ _RANKS = (4, 5)
 _copy_rows = native.Function("copy_rows", "iplplll")
 _join_channels = native.Function("join_channels", "ippplpl")
 #: Below this many elements torch's own cat runs where it keeps the format: coming here costs more than ours saves.
-_WORTHWHILE = 32768
+_WORTHWHILE = 1 << 20
 
 
 @CAT.replaces("aten::cat")
@@ -40,7 +40,7 @@ def cat(tensors: Sequence[torch.Tensor], dim: int = 0) -> Any:
     first = tensors[0] if tensors else None
     if first is None or first.dim() not in _RANKS:
         return NotImplemented
-    if first.numel() * len(tensors) < _WORTHWHILE and all(map(is_channels_last, tensors)):
+    if first.numel() * len(tensors) < _WORTHWHILE and all(map(_lies_in_rows, tensors)):
         return NotImplemented
     if not _joins(tensors, dim):
         return NotImplemented
@@ -62,6 +62,11 @@ def cat(tensors: Sequence[torch.Tensor], dim: int = 0) -> Any:
         place_rows(each, result, dim, start)
         start += each.shape[dim]
     return result
+
+
+def _lies_in_rows(tensor: torch.Tensor) -> bool:
+    """Whether torch takes ``tensor`` for channels last: all channels of an image, or some of them."""
+    return tensor.dim() in _RANKS and tensor.shape[1] > 1 and pixel_step(tensor) is not None
 
 
 def _numbers(values: Sequence[Any]) -> Any:

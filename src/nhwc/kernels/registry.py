@@ -23,11 +23,15 @@ Implementation = Callable[..., Any]
 
 @dataclass(frozen=True)
 class Replacement:
-    """One function that stands in for ``operator`` ("aten::avg_pool3d", "aten::add.Tensor") at a dispatch key."""
+    """One function that stands in for ``operator`` ("aten::avg_pool3d", "aten::add.Tensor") at a dispatch key.
+
+    keeps_strides: whatever it answers is laid out as the original's answer, so that compiled code may have it too.
+    """
 
     operator: str
     key: str
     run: Implementation
+    keeps_strides: bool = False
 
 
 @dataclass(frozen=True)
@@ -49,7 +53,9 @@ class Kernel:
     native_only: tuple[str, ...] = ()
     replacements: list[Replacement] = field(default_factory=list, compare=False)
 
-    def replaces(self, operator: str, key: str = "CPU") -> Callable[[Implementation], Implementation]:
+    def replaces(
+        self, operator: str, key: str = "CPU", *, keeps_strides: bool = False
+    ) -> Callable[[Implementation], Implementation]:
         """Register a function as the replacement of ``operator`` at dispatch key ``key``.
 
         Raises RegistryError for a name without namespace, an unknown key, or an operator that is replaced already.
@@ -64,7 +70,7 @@ class Kernel:
 
         def register(run: Implementation) -> Implementation:
             _OWNER[operator, key] = self.name
-            self.replacements.append(Replacement(operator, key, run))
+            self.replacements.append(Replacement(operator, key, run, keeps_strides))
             return run
 
         return register

@@ -1,5 +1,5 @@
 """Channel shuffle, in the three ways that models write it: ``channel_shuffle``, and a view, a transposition of the two
-channel dimensions and either ``reshape`` or ``contiguous`` and ``view``.
+channel dimensions and either ``reshape`` or ``contiguous`` and ``view``, whose copy is a ``clone``.
 
 A 5-D tensor that has the shuffled strides of a channels-last image becomes dense with its channels shuffled, image
 channels innermost, so that the following ``view`` to four dimensions is channels last. In the ``contiguous`` form the
@@ -57,8 +57,10 @@ class _Relaid(torch.autograd.Function):
         return (_Relaid.apply(grad, 3 - ctx.innermost) if is_plain(grad) else grad), None
 
 
-@SHUFFLE.replaces("aten::contiguous", "AutogradCPU")
-def contiguous(self: torch.Tensor, *, memory_format: torch.memory_format = torch.contiguous_format) -> Any:
+@SHUFFLE.replaces("aten::clone", "AutogradCPU")
+def clone(self: torch.Tensor, *, memory_format: torch.memory_format | None = None) -> Any:
+    # where contiguous copies, when code above autograd calls it; kernels, which read the memory of what they made
+    # contiguous, call below it
     if memory_format != torch.contiguous_format or not _is_turned(self):
         return NotImplemented
     return _Relaid.apply(self, 2)
@@ -66,11 +68,11 @@ def contiguous(self: torch.Tensor, *, memory_format: torch.memory_format = torch
 
 @SHUFFLE.replaces("aten::reshape", "CompositeImplicitAutograd")
 def reshape(self: torch.Tensor, shape: Sequence[int]) -> Any:
-    if not _is_turned(self):
+    if len(shape) != 4 or not _is_turned(self):
         return NotImplemented
     samples, a, b, height, width = self.shape
     wanted = (samples, a * b, height, width)
-    if len(shape) != 4 or sum(size == -1 for size in shape) > 1:
+    if sum(size == -1 for size in shape) > 1:
         return NotImplemented
     if any(size not in {-1, want} for size, want in zip(shape, wanted, strict=True)):
         return NotImplemented

@@ -324,9 +324,13 @@ NHWC_EXPORT(group_norm_backward)(int dtype, int affine, const void* dy, const vo
     NHWC_FOR_DTYPE(dtype, nhwc::any_backward, affine, dy, x, weight, mean, rstd, dx, dweight, dbias, s)
 }
 
-// Moving averages of mean and unbiased variance over `rows` values each; all four of float64, or of float32.
-NHWC_EXPORT(update_running)(int dtype, const void* mean, const void* rstd, void* running_mean, void* running_var,
-                            double momentum, double eps, int64_t rows, int64_t channels) {
+// Batch norm in training: group norm of one sample, whose rows are the pixels of all images. The running mean and
+// variance, where they are not null, move on towards the mean and the unbiased variance; all are of type dtype.
+NHWC_EXPORT(batch_norm_forward)(int dtype, const void* x, const void* weight, const void* bias, void* running_mean,
+                                void* running_var, void* y, void* mean, void* rstd, int64_t rows, int64_t channels,
+                                double momentum, double eps) {
+    const nhwc::Shape s{1, rows, channels, channels};
+    NHWC_FOR_DTYPE(dtype, nhwc::any_forward, dtype, x, weight, bias, y, mean, rstd, s, eps)
     const auto update = [&](auto* type) {
         using A = std::remove_pointer_t<decltype(type)>;
         const double unbiased = static_cast<double>(rows) / static_cast<double>(rows - 1);
