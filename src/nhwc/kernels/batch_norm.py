@@ -11,7 +11,8 @@ import torch
 
 from nhwc.kernels import native
 from nhwc.kernels.dispatcher import is_plain
-from nhwc.kernels.layouts import as_channels_last, in_huge_pages, is_channels_last
+from nhwc.kernels.layouts import as_channels_last, in_huge_pages
+from nhwc.kernels.norm import serves
 from nhwc.kernels.registry import kernel
 
 BATCH_NORM = kernel(
@@ -42,7 +43,9 @@ def native_batch_norm(
     eps: float,
 ) -> Any:
     size = input.numel()
-    if not training or size < _WORTHWHILE or not _serves(input, weight, bias, running_mean, running_var):
+    if not training or size < _WORTHWHILE or input.dtype not in _DTYPES:
+        return NotImplemented
+    if not serves(input, weight, bias, running_mean, running_var):
         return NotImplemented
     channels = input.shape[1]
     rows = size // channels
@@ -73,7 +76,11 @@ def native_batch_norm_backward(
     if not train or save_mean is None or save_invstd is None:
         return NotImplemented
     alike = grad_out.stride() == input.stride()
-    if (size < _WORTHWHILE and alike) or not _serves(input, weight, None, save_mean, save_invstd):
+    if (
+        (size < _WORTHWHILE and alike)
+        or input.dtype not in _DTYPES
+        or not serves(input, weight, save_mean, save_invstd)
+    ):
         return NotImplemented
     if grad_out.dtype is not input.dtype or grad_out.shape != input.shape or not is_plain(grad_out):
         return NotImplemented
@@ -88,22 +95,3 @@ def native_batch_norm_backward(
         code, code, grad, input, weight, save_mean, save_invstd, *results, 1, size // channels, channels, channels
     )
     return results
-
-
-def _serves(input: torch.Tensor, *per_channel: torch.Tensor | None) -> bool:  # noqa: A002
-    """Whether the loops take a channels-last input with these tensors of one value per channel."""
-    dtype = input.dtype
-    if dtype not in _DTYPES or not is_plain(input) or not is_channels_last(input) or not native.is_available():
-        return False
-    channels = input.shape[1]
-    return all(
-        each is None
-        or (
-            each.dtype is dtype
-            and each.is_cpu
-            and each.numel() == channels
-            and each.is_contiguous()
-            and each.dim() == 1
-        )
-        for each in per_channel
-    )

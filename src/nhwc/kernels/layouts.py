@@ -106,9 +106,9 @@ def in_huge_pages(fresh: torch.Tensor) -> torch.Tensor:
 
     Advice only, for whole huge pages inside the tensor; NHWC_HUGE_PAGES=0 in the environment leaves it out.
     """
-    large = fresh.numel() * fresh.element_size() >= _HUGE_BYTES
-    if large and _HUGE and type(fresh) is torch.Tensor and fresh.device.type == "cpu" and native.is_available():
-        _advise_huge_pages(fresh, fresh.numel() * fresh.element_size())
+    size = fresh.nbytes
+    if size >= _HUGE_BYTES and _HUGE and type(fresh) is torch.Tensor and fresh.is_cpu and native.is_available():
+        _advise_huge_pages(fresh, size)
     return fresh
 
 

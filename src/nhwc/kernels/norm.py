@@ -15,7 +15,7 @@ import torch
 from nhwc.kernels import native
 from nhwc.kernels.dispatcher import is_plain
 from nhwc.kernels.incoming import with_contiguous_gradient
-from nhwc.kernels.layouts import as_channels_last, empty_channels_last, is_channels_last, loops_serve
+from nhwc.kernels.layouts import as_channels_last, in_huge_pages, is_channels_last, loops_serve
 from nhwc.kernels.registry import kernel
 
 GROUP_NORM = kernel(
@@ -30,6 +30,8 @@ INSTANCE_NORM = kernel(
     native="it runs as torch's group norm",
     uses=("group_norm",),
 )
+
+_HALF = frozenset({torch.bfloat16, torch.float16})
 
 _forward = native.Function("group_norm_forward", "iipppppplllld")
 _backward = native.Function("group_norm_backward", "iippppppppllll")
@@ -46,9 +48,9 @@ def native_group_norm(
     group: int,
     eps: float,
 ) -> Any:
-    if not (serves(input, weight, bias) and input.shape[:2] == (N, C) and N * C * HxW == input.numel()):
+    if not serves(input, weight, bias) or input.shape[:2] != (N, C) or N * C * HxW != input.numel():
         return NotImplemented
-    if group <= 0 or C % group or any(each is not None and each.shape != (C,) for each in (weight, bias)):
+    if group <= 0 or C % group:
         return NotImplemented
     return normalize(input, weight, bias, (N, HxW, C, group), eps)
 
@@ -117,10 +119,10 @@ def normalize(
     for any other dtype.
     """
     samples, _rows, _channels, groups = sizes
-    result = empty_channels_last(input.shape, input)
+    result = in_huge_pages(torch.empty_like(input))
     statistics = torch.float64 if input.dtype == torch.float64 else torch.float32
     mean = torch.empty((samples, groups), dtype=statistics, device="cpu")
-    rstd = torch.empty((samples, groups), dtype=statistics, device="cpu")
+    rstd = torch.empty_like(mean)
     codes = native.dtype_code(input.dtype), _affine_code(input, weight, bias)
     _forward(*codes, input, weight, bias, result, mean, rstd, *sizes, eps)
     return result, mean, rstd
@@ -139,7 +141,7 @@ def normalize_backward(
     channels = sizes[2]
     statistics = torch.float64 if input.dtype == torch.float64 else torch.float32
     parameter = input.dtype if weight is None else weight.dtype
-    grad_input = empty_channels_last(input.shape, input) if wanted[0] else None
+    grad_input = in_huge_pages(torch.empty_like(input)) if wanted[0] else None
     grad_weight = torch.empty((channels,), dtype=parameter, device="cpu") if wanted[1] else None
     grad_bias = torch.empty((channels,), dtype=parameter, device="cpu") if wanted[2] else None
     codes = native.dtype_code(input.dtype), native.dtype_code(parameter)
@@ -163,18 +165,27 @@ def _update(
         running.mul_(1.0 - momentum).add_(fresh.mean(0).to(running.dtype), alpha=momentum)
 
 
-def serves(input: torch.Tensor, *parameters: torch.Tensor | None) -> bool:  # noqa: A002
-    """Whether ``normalize`` takes a channels-last input with these per-channel parameters."""
-    return (
-        loops_serve(input)
-        and all(each is None or _fits(each, input) for each in parameters)
-        and len({each.dtype for each in parameters if each is not None}) <= 1
-    )
+def serves(input: torch.Tensor, *per_channel: torch.Tensor | None) -> bool:  # noqa: A002
+    """Whether the loops take a channels-last input with these tensors of one value per channel, all of one dtype: its
+    own, or float32 for a half-precision one.
+    """
+    if not loops_serve(input):
+        return False
+    channels, dtype = input.shape[1], None
+    for each in per_channel:
+        if each is None:
+            continue
+        if dtype is not None and each.dtype is not dtype:
+            return False
+        dtype = each.dtype
+        if not (each.is_cpu and each.numel() == channels and each.dim() == 1 and each.is_contiguous()):
+            return False
+    return dtype is None or dtype is input.dtype or (dtype is torch.float32 and input.dtype in _HALF)
 
 
 def _fits(parameter: torch.Tensor, input: torch.Tensor) -> bool:  # noqa: A002
     """Whether a per-channel tensor is what torch takes with such an input: of its dtype, or float32 for half."""
-    mixed = input.dtype in {torch.bfloat16, torch.float16} and parameter.dtype == torch.float32
+    mixed = input.dtype in _HALF and parameter.dtype == torch.float32
     return (
         is_plain(parameter)
         and parameter.device == input.device
