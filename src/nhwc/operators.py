@@ -51,6 +51,14 @@ class Truth(StrEnum):
     WRONG = "wrong"
 
 
+class Mode(StrEnum):
+    """How an operator is run: as it is, through torch.compile, or with the kernels of nhwc.kernels switched on."""
+
+    EAGER = "eager"
+    COMPILED = "compiled"
+    KERNELS = "kernels"
+
+
 @dataclass(frozen=True, slots=True)
 class Pass:
     """One direction of an operator over all samples: forward results, or gradients of its inputs.
@@ -112,14 +120,15 @@ class Fault:
 
 @dataclass(frozen=True, slots=True)
 class OperatorRow:
-    """One operator, for pictures (dims 2) or volumes (dims 3), in one dtype, on one device, eager or compiled.
+    """One operator, for pictures (dims 2) or volumes (dims 3), in one dtype, on one device, in one mode (of Mode).
 
     group: "operator", "torchvision", "module" or "idiom". expanded: gradients where the incoming one is expanded, as
     that of a mean or a sum is. samples: how many were run. error, contiguous_error: the largest against float64, as a
     share of the largest value. edges: shapes that were compared too ("one channel", ...); wrong_edges: those that
     differ; faults: the worst of each direction, and one for each of these edges. speed: of the forward pass;
     training_speed: of forward and backward; None where not measured.
-    note: a sentence on what else a reader should know.
+    note: what else a reader should know. kernels: the names of the kernels of nhwc that serve it in channels last once
+    they are switched on.
     """
 
     name: str
@@ -141,6 +150,7 @@ class OperatorRow:
     training_speed: Speed | None = None
     note: str = ""
     faults: tuple[Fault, ...] = ()
+    kernels: tuple[str, ...] = ()
 
     @property
     def key(self) -> tuple[str, str, int, str, str, str]:
@@ -204,7 +214,8 @@ class Survey:
 
     filter: the text that names or kinds had to contain, "" for all. notes: sentences on what this table lacks.
     seconds: wall time. started: date and time with zone, ISO 8601.
-    whole: where rows were left out since, what they were a part of.
+    whole: where rows were left out since, what they were a part of. own_modes: the modes in which nhwc's own samples
+    alone were run, torch's not.
     """
 
     conditions: Conditions
@@ -217,6 +228,7 @@ class Survey:
     seconds: float
     started: str
     whole: Whole | None = None
+    own_modes: tuple[str, ...] = ()
 
     @property
     def problems(self) -> tuple[OperatorRow, ...]:

@@ -13,9 +13,10 @@ import torch
 
 from nhwc.api.surveying_child import ProfilerWatch
 from nhwc.model import InnerCopy
-from nhwc.operators import Handling, OperatorRow, Truth
+from nhwc.operators import Handling, Mode, OperatorRow, Truth
 from nhwc.ops.case import Case
-from nhwc.ops.probe import Instruments, probe
+from nhwc.ops.instruments import Instruments
+from nhwc.ops.probe import probe
 from nhwc.report.ops.rows import why_text
 
 SHAPE = (2, 8, 6, 5)
@@ -51,7 +52,6 @@ def looked_at(run: Callable[..., Any], arguments: Callable[..., Any] = one, **ch
         torch.float32,
         "cpu",
         Instruments(lambda: ProfilerWatch("cpu")),
-        compiled=False,
     )
     assert row is not None
     return row
@@ -205,10 +205,8 @@ def test_an_operator_that_raises_on_contiguous_inputs_has_no_row() -> None:
     def run(x: torch.Tensor) -> torch.Tensor:
         raise ValueError("never")
 
-    assert probe(MadeUp(run, one), 2, torch.float32, "cpu", Instruments(lambda: NoWatch()), compiled=False) is None
-    assert (
-        probe(MadeUp(torch.relu, one), 3, torch.float32, "cpu", Instruments(lambda: NoWatch()), compiled=False) is None
-    )
+    assert probe(MadeUp(run, one), 2, torch.float32, "cpu", Instruments(lambda: NoWatch())) is None
+    assert probe(MadeUp(torch.relu, one), 3, torch.float32, "cpu", Instruments(lambda: NoWatch())) is None
 
 
 class NoWatch:
@@ -224,6 +222,6 @@ class NoWatch:
 
 @pytest.mark.slow
 def test_compiled_code_is_looked_at_as_well() -> None:
-    row = probe(MadeUp(lambda x: x * 2.0, one), 2, torch.float32, "cpu", Instruments(NoWatch), compiled=True)
+    row = probe(MadeUp(lambda x: x * 2.0, one), 2, torch.float32, "cpu", Instruments(NoWatch), Mode.COMPILED)
     assert row is not None
     assert (row.mode, row.forward.handling, row.truth) == ("compiled", Handling.KEEPS, Truth.RIGHT)

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import datetime
 import os
 import sys
-import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any
@@ -15,22 +13,24 @@ import torch
 
 from nhwc.api.progress import Progress, quiet
 from nhwc.api.showing import Showing
+from nhwc.api.surveying_part import Part
 from nhwc.errors import TargetError
 from nhwc.machine import ChildError, conditions
 from nhwc.machine.child import Child, environ_for_python
-from nhwc.operators import Failure, OperatorRow, Survey
+from nhwc.operators import Failure, Mode, OperatorRow, Survey
 from nhwc.report.ops.changes import Change
 from nhwc.report.ops.changes import changes as changes_between
 from nhwc.schema import load_ops
 from nhwc.schema.ops import read_row
 
 DTYPES = ("float32", "bfloat16", "float64")
-SPEEDS = ("none", "own", "all")
+#: Whose samples are measured, or compiled as well.
+SAMPLES = ("none", "own", "all")
 _KNOWN_DTYPES = ("float32", "bfloat16", "float64", "float16")
 _COMMAND = [sys.executable, "-P", "-m", "nhwc.api.surveying_child"]
 _START_S = 300.0
-_PROBE_S = 120.0
-_COMPILED_S = 900.0
+_PROBE_S = 300.0
+_COMPILED_S = 1800.0
 
 
 @dataclass(frozen=True, repr=False)
@@ -50,9 +50,11 @@ def survey(
     *,
     dtypes: Sequence[str] = DTYPES,
     device: torch.device | str = "cpu",
-    compiled: bool = False,
+    compiled: str = "none",
     speed: str = "none",
+    kernels: bool = False,
     timeout_s: float | None = None,
+    resume: str | Path | None = None,
     progress: Progress | None = None,
 ) -> OpsReport:
     """What every operator of the installed torch and torchvision that takes a picture does with channels last.
@@ -62,48 +64,63 @@ def survey(
 
     filter: only operators with this text in their name or group.
     dtypes: some of "float32", "bfloat16", "float64", "float16".
-    device: where they run. compiled: also through torch.compile, which is slow. speed: measure channels last
-    against contiguous at a representative shape: of nhwc's "own" samples, which have the sizes of real networks, or of
-    "all", those of torch enlarged where their arguments allow it; "none".
-    timeout_s: seconds that one operator may take; by default two minutes, fifteen with ``compiled``.
+    device: where they run.
+    compiled: also through torch.compile, which is slow: nhwc's "own" samples, or "all", those of torch as well; "none".
+    speed: measure channels last against contiguous at a representative shape: "own" samples, which have the sizes of
+    real networks, or "all", those of torch enlarged where their arguments allow it, in the first of the dtypes; "none".
+    kernels: rows with the kernels of nhwc.kernels switched on too, for operators that one of them serves.
+    timeout_s: seconds that one operator may take; by default five minutes, thirty with ``compiled``.
+    resume: a file that keeps what is found as it is found, and is read where it is there: the same call goes on in it.
     progress: called with (stage, done, total).
 
-    Raises TargetError for an unknown dtype, device or speed, and where nothing has the text in its name.
+    Raises TargetError for an unknown dtype, device, speed or compiled, where nothing has the text in its name, and for
+    a file of another survey.
     """
     place = _device(device)
-    _check(dtypes, speed)
+    _check(dtypes, speed, compiled)
     say = progress or quiet
-    begun = time.monotonic()
-    started = datetime.datetime.now(datetime.UTC).astimezone().isoformat(timespec="seconds")
-    question = {"dtypes": list(dtypes), "device": place, "compiled": compiled, "speed": speed}
+    question = {"dtypes": list(dtypes), "device": place, "compiled": compiled, "speed": speed, "kernels": kernels}
     say("listing operators", 0, 1)
-    with _Workers(timeout_s or (_COMPILED_S if compiled else _PROBE_S)) as workers:
+    path = None if resume is None else Path(resume)
+    limit_s = timeout_s or (_PROBE_S if compiled == "none" else _COMPILED_S)
+    with Part(path, question, conditions(place)) as part, _Workers(limit_s) as workers:
         listed = workers.ask({"list": filter}, _START_S)
-        names: list[list[str]] = listed["names"]
+        names: list[tuple[str, str]] = [(name, group) for name, group in listed["names"]]
         if not names:
             raise TargetError(f"no operator has {filter!r} in its name; leave the filter out to see all")
         rows: list[OperatorRow] = []
         failures: list[Failure] = []
-        for done, (name, group) in enumerate(names):
-            say(name, done, len(names))
+        for done, operator in enumerate(names):
+            say(operator[0], done, len(names))
             try:
-                answer = workers.ask({**question, "operator": name, "group": group})
+                if operator not in part:
+                    answer = workers.ask({**question, "operator": operator[0], "group": operator[1]})
+                    part.add(operator, [read_row(each) for each in answer])
             except ChildError as error:
-                failures.append(Failure(name, str(error)))
+                failures.append(Failure(operator[0], str(error)))
                 continue
-            rows += [read_row(each) for each in answer]
+            rows += part[operator]
         say("done", len(names), len(names))
-    return OpsReport(
-        conditions(place),
-        tuple(rows),
-        tuple(failures),
-        tuple(dtypes),
-        ("eager", "compiled") if compiled else ("eager",),
-        filter,
-        tuple(listed["notes"]),
-        time.monotonic() - begun,
-        started,
-    )
+        return OpsReport(
+            conditions(place),
+            tuple(rows),
+            tuple(failures),
+            tuple(dtypes),
+            tuple(_modes(compiled, kernels=kernels)),
+            filter,
+            tuple(listed["notes"]),
+            part.seconds,
+            part.started,
+            own_modes=(Mode.COMPILED.value,) if compiled == "own" else (),
+        )
+
+
+def _modes(compiled: str, *, kernels: bool) -> Iterator[str]:
+    yield Mode.EAGER.value
+    if kernels:
+        yield Mode.KERNELS.value
+    if compiled != "none":
+        yield Mode.COMPILED.value
 
 
 def load(source: Mapping[str, Any] | str | Path) -> OpsReport:
@@ -127,9 +144,10 @@ def changes(old: Survey, new: Survey) -> tuple[Change, ...]:
     return changes_between(old, new)
 
 
-def _check(dtypes: Sequence[str], speed: str) -> None:
-    if speed not in SPEEDS:
-        raise TargetError(f"speed={speed!r} is not known; name one of {', '.join(SPEEDS)}")
+def _check(dtypes: Sequence[str], speed: str, compiled: str) -> None:
+    for word, given in (("speed", speed), ("compiled", compiled)):
+        if given not in SAMPLES:
+            raise TargetError(f"{word}={given!r} is not known; name one of {', '.join(SAMPLES)}")
     unknown = [each for each in dtypes if each not in _KNOWN_DTYPES]
     if unknown or not dtypes:
         raise TargetError(f"dtypes={list(dtypes)!r}: name some of {', '.join(_KNOWN_DTYPES)}")

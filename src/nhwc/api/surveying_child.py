@@ -1,37 +1,42 @@
 """``python -m nhwc.api.surveying_child``: the process in which a survey runs the operators.
 
 Questions and answers are those of nhwc.machine.child: {"list": filter} → {"names": [...], "notes": [...]}, and
-{"operator": name, "group": group, "dtypes": [...], "device": ..., "compiled": bool, "speed": "none"|"own"|"all"}
-→ [row, ...].
+{"operator": name, "group": group, "dtypes": [...], "device": ..., "compiled", "speed": "none"|"own"|"all", "kernels":
+bool} → [row, ...].
 """
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import sys
 import warnings
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
+from dataclasses import replace
 from typing import Any
 
 import torch
 
+from nhwc.api.surveying_kernels import serving
+from nhwc.kernels import use
 from nhwc.machine.child import serve
-from nhwc.measure.clock import Clock, clock_for
+from nhwc.measure.clock import clock_for
 from nhwc.measure.runner import Contender, Limits, run_rounds
 from nhwc.measure.stats import FEWEST_PAIRS, paired_ratio, widened
 from nhwc.model import InnerCopy
-from nhwc.operators import OperatorRow, Speed
+from nhwc.operators import Mode, OperatorRow, Speed
 from nhwc.ops.case import Case, tensors_of
+from nhwc.ops.instruments import Instruments, Operator
 from nhwc.ops.listing import operators
-from nhwc.ops.probe import Instruments, Operator, probe
+from nhwc.ops.probe import probe
 from nhwc.ops.samples import OwnOperator
 from nhwc.recorder.inner import KernelProfiler, marker
 from nhwc.schema.typed import plain
 
-_LONGEST_MS = 400.0
+_LONGEST_MS = 200.0
 _MARGIN = 0.05
-_LIMITS = Limits(precision=0.03, budget_s=2.0, most_rounds=16)  # ten rounds of the slowest that is run
+_LIMITS = Limits(precision=0.03, budget_s=2.5, least_rounds=8, most_rounds=12)  # six rounds of the slowest that is run
 
 
 class ProfilerWatch:
@@ -51,40 +56,29 @@ class ProfilerWatch:
         return [] if inside is None else [copy for copy, _, _ in inside.copies]
 
 
-class NoWatch(ProfilerWatch):
-    """For compiled code, whose operators do not call one another."""
-
-    def copies(self, index: int) -> Sequence[InnerCopy]:  # noqa: ARG002 - what it overrides looks there
-        return []
-
-
-def race(case: Case, training: bool) -> Speed | None:
-    """How fast a case is in channels last, forward or forward and backward; None where it does not run in both."""
-    contenders = [
-        Contender(name, _step(case.formatted(channels_last=name == "channels_last"), training=training))
-        for name in ("contiguous", "channels_last")
-    ]
+def race(case: Case, training: bool) -> Speed | str:
+    """How fast a case is in channels last, forward or forward and backward; or why it was not measured."""
     clock = clock_for(_device_of(case))
     try:
+        contenders = [
+            Contender(name, _step(case.formatted(channels_last=name == "channels_last"), training=training))
+            for name in ("contiguous", "channels_last")
+        ]
         for contender in contenders:
             contender.step()
-            if _seconds_too_many(clock, contender):
-                return None
+            if clock.time_ms(contender.step) > _LONGEST_MS:
+                return f"a step takes more than {_LONGEST_MS:.0f} ms"
         run_rounds(contenders, "contiguous", clock, _LIMITS)
     except (RuntimeError, TypeError, ValueError, NotImplementedError, IndexError):
-        return None  # arguments that do not fit this size
+        return "it does not run at a real size"
     first, second = (each.samples_ms for each in contenders)
     if len(first) < FEWEST_PAIRS or len(first) != len(second):
-        return None
+        return f"fewer than {FEWEST_PAIRS} rounds fit into {_LIMITS.budget_s} s"
     ratio = widened(paired_ratio(first, second), _MARGIN)
     shape = tuple(next(tensor for tensor in case.tensors if tensor.is_floating_point()).shape)
     for tensor in case.pictures[:1]:
         shape = tuple(tensor.shape)
     return Speed(shape, ratio, sorted(first)[len(first) // 2], sorted(second)[len(second) // 2])
-
-
-def _seconds_too_many(clock: Clock, contender: Contender) -> bool:
-    return clock.time_ms(contender.step) > _LONGEST_MS
 
 
 def _step(ready: Case, *, training: bool) -> Callable[[], object]:
@@ -129,17 +123,32 @@ class Process:
 
     def _rows(self, question: Mapping[str, Any]) -> list[OperatorRow]:
         operator = self._known[question["operator"], question["group"]]
-        device = question["device"]
-        timed = question["speed"] == "all" or (question["speed"] == "own" and isinstance(operator, OwnOperator))
-        rows = []
-        for compiled in (False, True) if question["compiled"] else (False,):
-            watch = NoWatch if compiled else ProfilerWatch
-            instruments = Instruments(functools.partial(watch, device), race if timed else None)
-            for dims in (2, 3):
-                for dtype in question["dtypes"]:
-                    row = probe(operator, dims, getattr(torch, dtype), device, instruments, compiled=compiled)
-                    rows += [] if row is None else [row]
-        return rows
+        is_ours = isinstance(operator, OwnOperator)
+        dtypes, device = question["dtypes"], question["device"]
+        timed = dtypes if is_ours else dtypes[:1]
+        timed = timed if question["speed"] == "all" or (question["speed"] == "own" and is_ours) else ()
+        is_compiled = question["compiled"] == "all" or (question["compiled"] == "own" and is_ours)
+        rows: list[OperatorRow | None] = []
+        for dims in (2, 3):
+
+            def made(mode: Mode, dtype: str, dims: int = dims) -> OperatorRow | None:
+                return _row(operator, mode, dims, dtype, device, is_timed=dtype in timed)
+
+            eager = [made(Mode.EAGER, dtype) for dtype in dtypes]
+            served = [row for row in eager if row is not None and row.kernels and question["kernels"]]
+            switched = [(row, made(Mode.KERNELS, row.dtype)) for row in served]
+            rows += eager
+            rows += [row and replace(row, kernels=before.kernels) for before, row in switched]
+            rows += [made(Mode.COMPILED, dtype) for dtype in dtypes if is_compiled]
+        return [row for row in rows if row is not None]
+
+
+def _row(operator: Operator, mode: Mode, dims: int, dtype: str, device: str, *, is_timed: bool) -> OperatorRow | None:
+    instruments = Instruments(functools.partial(ProfilerWatch, device), race if is_timed else None)
+    if mode == Mode.EAGER and torch.device(device).type == "cpu":
+        instruments = replace(instruments, serving=serving)  # only a CPU's operators have kernels
+    with use() if mode == Mode.KERNELS else contextlib.nullcontext():
+        return probe(operator, dims, getattr(torch, dtype), device, instruments, mode)
 
 
 if __name__ == "__main__":

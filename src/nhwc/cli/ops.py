@@ -29,10 +29,20 @@ DtypeOption = Annotated[
     str | None,
     typer.Option("--dtype", metavar="fp32,bf16,...", help="fp32, bf16, fp64, fp16; fp32,bf16,fp64 if left out."),
 ]
-CompiledOption = Annotated[bool, typer.Option("--compiled", help="Also through torch.compile, which is slow.")]
+CompiledOption = Annotated[
+    str,
+    typer.Option("--compiled", metavar="own|all", help="Also through torch.compile, which is slow, see docs/ops.md."),
+]
 SpeedOption = Annotated[
     str,
     typer.Option("--speed", metavar="own|all", help="Also measure channels last against contiguous, see docs/ops.md."),
+]
+KernelsOption = Annotated[
+    bool, typer.Option("--kernels", help="Also with nhwc's kernels switched on, for operators that have one.")
+]
+ResumeOption = Annotated[
+    Path | None,
+    typer.Option("--resume", metavar="FILE", help="Keep what is found there as it is found; the same command goes on."),
 ]
 JsonOption = Annotated[bool, typer.Option("--json", help="Print versioned JSON instead of text.")]
 DiffOption = Annotated[
@@ -47,7 +57,7 @@ _DTYPES = {"fp32": "float32", "bf16": "bfloat16", "fp64": "float64", "fp16": "fl
 #: Each way to call the command, and what it takes besides --json, -o and --debug.
 _SHOWING = {"filter_", "only", "sort"}
 _TAKES = {
-    "a survey": _SHOWING | {"dtype", "compiled", "speed", "device", "threads"},
+    "a survey": _SHOWING | {"dtype", "compiled", "speed", "kernels", "resume", "device", "threads"},
     "SAVED.json": _SHOWING | {"saved"},
     "--diff": {"diff", "fail_worse"},
 }
@@ -60,8 +70,10 @@ class _Asked:
     filter: str
     dtypes: tuple[str, ...]
     device: str
-    compiled: bool
+    compiled: str
     speed: str
+    kernels: bool
+    resume: Path | None
     threads: int | None
 
 
@@ -72,8 +84,10 @@ def ops(
     only: OnlyOption = "",
     sort: SortOption = "name",
     dtype: DtypeOption = None,
-    compiled: CompiledOption = False,
+    compiled: CompiledOption = "none",
     speed: SpeedOption = "none",
+    kernels: KernelsOption = False,
+    resume: ResumeOption = None,
     device: DeviceOption = "cpu",
     threads: ThreadsOption = None,
     json_: JsonOption = False,
@@ -95,7 +109,7 @@ def ops(
         if diff is not None:
             compare(*diff, output_, given, fail_worse=fail_worse)
             return
-        asked = _Asked(filter_, _dtypes(dtype), device, compiled, speed, threads)
+        asked = _Asked(filter_, _dtypes(dtype), device, compiled, speed, kernels, resume, threads)
         _show(asked, saved, only, sort, output_, given)
 
 
@@ -130,6 +144,8 @@ def _surveyed(asked: _Asked) -> OpsReport:
             device=asked.device,
             compiled=asked.compiled,
             speed=asked.speed,
+            kernels=asked.kernels,
+            resume=asked.resume,
             progress=progress,
         )
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from nhwc.ops import opinfo
-from nhwc.ops.probe import Operator
+from nhwc.ops.instruments import Operator
 from nhwc.ops.samples import own_operators
 
 
