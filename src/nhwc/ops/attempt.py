@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from typing import Any
-from unittest import mock
 
 import torch
 
@@ -44,13 +43,13 @@ def attempt(case: Case, *, channels_last: bool, mark: Mark) -> dict[str, Directi
     _seed()
     before = torch.get_rng_state()
     try:
-        with mock.patch.object(torch, "manual_seed", wraps=torch.manual_seed) as seeded, mark("forward"):
+        with _seeding() as seeded, mark("forward"):
             written = ready()
     except Exception as error:  # noqa: BLE001 - whatever an operator raises is what the survey is after
         forward.error = one_line(error)
         return found
     # random operators of torch's database seed themselves, and put the state back afterwards
-    forward.drew = seeded.called or not torch.equal(before, torch.get_rng_state())
+    forward.drew = bool(seeded) or not torch.equal(before, torch.get_rng_state())
     results = list(tensors_of(written))
     ranks = {tensor.dim() for tensor in ready.pictures}
     owned = {_storage(tensor) for tensor in ready.tensors}
@@ -58,6 +57,23 @@ def attempt(case: Case, *, channels_last: bool, mark: Mark) -> dict[str, Directi
     _backward(ready, results, found, mark, channels_last=channels_last)
     forward.tensors = [tensor.detach() for tensor in results]
     return found
+
+
+@contextlib.contextmanager
+def _seeding() -> Iterator[list[object]]:
+    """What torch.manual_seed is called with inside."""
+    seeded: list[object] = []
+    before = torch.manual_seed
+
+    def noted(seed: Any) -> torch.Generator:
+        seeded.append(seed)
+        return before(seed)
+
+    torch.manual_seed = noted
+    try:
+        yield seeded
+    finally:
+        torch.manual_seed = before
 
 
 def _seed() -> None:

@@ -48,8 +48,12 @@ def _nothing(_cases: Sequence[Case]) -> tuple[str, ...]:
 
 @dataclass(frozen=True)
 class Instruments:
-    """One watch for each row, what measures, where speed is asked for, and what names the kernels that there are."""
+    """One watch for each row, what measures, where speed is asked for, and what names the kernels that there are.
+
+    trains: whether forward and backward are measured together too.
+    """
 
     watch: Callable[[], Watch]
     race: Race | None = None
+    trains: bool = True
     serving: Serving = _nothing

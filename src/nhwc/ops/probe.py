@@ -100,7 +100,7 @@ def _with_speed(row: OperatorRow, operator: Operator, cases: Sequence[Case], ins
     if isinstance(speed, str):
         return replace(row, note=f"not measured, since {speed}")
     row = replace(row, speed=speed)
-    if row.backward is None:
+    if row.backward is None or not instruments.trains:
         return row
     training = race(large, True)
     if isinstance(training, str):
