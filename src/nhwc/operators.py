@@ -52,11 +52,11 @@ class Truth(StrEnum):
 
 
 class Mode(StrEnum):
-    """How an operator is run: as it is, through torch.compile, or with the kernels of nhwc.kernels switched on."""
+    """How an operator is run: as it is, with the kernels of nhwc.kernels switched on, or through torch.compile."""
 
     EAGER = "eager"
-    COMPILED = "compiled"
     KERNELS = "kernels"
+    COMPILED = "compiled"
 
 
 @dataclass(frozen=True, slots=True)

@@ -99,12 +99,15 @@ def _filters(survey: Survey) -> tuple[str, ...]:
 def _covers(survey: Survey, row: OperatorRow) -> bool:
     """Whether a survey looked for the operator of a row, in its dtype and mode."""
     asked = row.dtype in survey.dtypes and row.mode in survey.modes
+    if row.group == "operator" and row.mode in survey.own_modes:
+        return False
     return asked and all(matches(row, each) for each in _filters(survey))
 
 
 def _differences(old: Survey, new: Survey) -> str:
     one, other = _filters(old), _filters(new)
     found = [("filters", one, other), ("dtypes", old.dtypes, new.dtypes), ("modes", old.modes, new.modes)]
+    found.append(("modes of nhwc's own samples alone", old.own_modes, new.own_modes))
     return "; ".join(
         f"the {what} are {', '.join(before) or 'none'} in the old table and {', '.join(after) or 'none'} in the new one"
         for what, before, after in found

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from nhwc.errors import RegistryError
-from nhwc.operators import Truth, Whole
+from nhwc.operators import Mode, Truth, Whole
 from nhwc.report.bench.numbers import interval_text, ratio_text
 from nhwc.report.formatting import NOTHING, bytes_text, visible
 from nhwc.report.ops.summary import headline, sentences
@@ -18,11 +18,20 @@ if TYPE_CHECKING:
 
 _SHORT = {"float32": "fp32", "bfloat16": "bf16", "float64": "fp64", "float16": "fp16"}
 
+_MOST_DTYPES = 2
+_MODES = {mode.value: place for place, mode in enumerate(Mode)}
+
 #: How rows can be sorted: the name of an order → its key.
 SORTS: dict[str, Callable[[OperatorRow], tuple[object, ...]]] = {
-    "name": lambda row: (row.name.lower(), row.dims, row.mode),
-    "worst": lambda row: (-int(row.truth == Truth.WRONG), -row.worst.rank, row.name.lower(), row.dims, row.mode),
-    "forward": lambda row: (-row.forward.handling.rank, row.name.lower(), row.dims, row.mode),
+    "name": lambda row: (row.name.lower(), row.dims, _MODES.get(row.mode, len(_MODES))),
+    "worst": lambda row: (
+        -int(row.truth == Truth.WRONG),
+        -row.worst.rank,
+        row.name.lower(),
+        row.dims,
+        _MODES.get(row.mode, len(_MODES)),
+    ),
+    "forward": lambda row: (-row.forward.handling.rank, row.name.lower(), row.dims, _MODES.get(row.mode, len(_MODES))),
     "backward": lambda row: (-(row.backward.handling.rank if row.backward else -1), row.name.lower(), row.dims),
     "speed": lambda row: (row.speed.ratio.estimate if row.speed else float("inf"), row.name.lower(), row.dims),
 }
@@ -30,7 +39,7 @@ SORTS: dict[str, Callable[[OperatorRow], tuple[object, ...]]] = {
 
 @dataclass(frozen=True)
 class Line:
-    """One line: rows that differ in their dtype alone. The first of them stands for all."""
+    """One line: rows that differ in their dtype and speed alone. The first of them stands for all else."""
 
     rows: tuple[OperatorRow, ...]
 
@@ -45,6 +54,20 @@ class Line:
     @property
     def values(self) -> str:
         return values_text(self.first)
+
+    @property
+    def kernels(self) -> str:
+        return ", ".join(map(visible, self.first.kernels)) or NOTHING
+
+    def speeds(self, what: str) -> list[tuple[str, Speed]]:
+        """(dtype, speed) of "forward" or "forward and backward"; the dtype is empty where there is one alone."""
+        alone = len(self.rows) == 1
+        return [
+            ("" if alone else short_dtype(row.dtype), speed)
+            for row in self.rows
+            for name, speed in row.speeds
+            if name == what
+        ]
 
 
 def chosen(survey: Survey, filter_: str = "", only: str = "", sort: str = "name") -> Survey:
@@ -77,7 +100,7 @@ def check(only: str, sort: str) -> None:
 
 
 def lines(rows: Sequence[OperatorRow]) -> list[Line]:
-    """Rows side by side that show the same but for their dtype, as one line each."""
+    """Rows side by side that differ in nothing but their dtype and their speed, as one line each."""
     groups = itertools.groupby(rows, key=_looks)
     return [Line(tuple(group)) for _, group in groups]
 
@@ -88,6 +111,11 @@ def short_dtype(dtype: str) -> str:
     'bf16'
     """
     return _SHORT.get(dtype, dtype)
+
+
+def dtypes_text(line: Line, survey: Survey) -> str:
+    """The dtypes of a line; "all" where they are all that were surveyed, and more than two."""
+    return "all" if len(survey.dtypes) > _MOST_DTYPES and len(line.rows) == len(survey.dtypes) else line.dtypes
 
 
 def handling_text(found: Pass | None) -> str:
@@ -120,6 +148,8 @@ def why_text(row: OperatorRow) -> str:
             parts.append(f"{name}: {inside} {bytes_text(each.contiguous_copied_bytes)}")
         if each.example:
             parts.append(f"{name}: {visible(each.example)}")
+    if row.note:
+        parts.append(f"speed: {visible(row.note)}")
     return "; ".join(parts)
 
 
@@ -140,5 +170,4 @@ def _error_text(error: float | None, contiguous_error: float | None, reference: 
 
 def _looks(row: OperatorRow) -> tuple[object, ...]:
     told = (row.forward.handling, row.backward and row.backward.handling, row.expanded and row.expanded.handling)
-    speeds = tuple(speed_text(each) for _, each in row.speeds)
-    return (row.name, row.group, row.dims, row.device, row.mode, *told, values_text(row), *speeds)
+    return (row.name, row.group, row.dims, row.device, row.mode, row.kernels, *told, values_text(row))

@@ -8,12 +8,14 @@ from typing import TYPE_CHECKING, Any
 
 from nhwc.operators import Handling
 from nhwc.report.formatting import plural, visible
-from nhwc.report.ops.rows import handling_text, lines, speed_text, values_text, why_text
+from nhwc.report.ops.rows import dtypes_text, handling_text, lines, speed_text, values_text, why_text
 from nhwc.report.ops.summary import headline, sentences, where
 from nhwc.report.registry import report_format
 from nhwc.report.templating import fill, ours, text
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from nhwc.operators import Pass, Speed, Survey
     from nhwc.report.ops.rows import Line
 
@@ -55,8 +57,9 @@ def _view(survey: Survey) -> dict[str, Any]:
         "started": visible(survey.started[:10]),
         "version": visible(dict(survey.conditions.versions).get("nhwc", "")),
         "timed": any(row.speeds for row in survey.rows),
-        "modes": len(survey.modes) > 1,
-        "rows": [_row(line) for line in shown],
+        "modes": [*survey.modes] if len(survey.modes) > 1 else [],
+        "kernels": sorted({name for row in survey.rows for name in row.kernels}),
+        "rows": [_row(line, survey) for line in shown],
         "count": plural(len(shown), "line"),
         "meanings": [(handling.value, _class(handling), meaning) for handling, meaning in _MEANINGS],
         "failures": [(visible(each.name), visible(each.reason)) for each in survey.failures],
@@ -64,18 +67,20 @@ def _view(survey: Survey) -> dict[str, Any]:
     }
 
 
-def _row(line: Line) -> dict[str, Any]:
+def _row(line: Line, survey: Survey) -> dict[str, Any]:
     row = line.first
     return {
         "name": visible(row.name),
         "group": row.group,
         "dims": f"{row.dims}-D",
         "dtypes": line.dtypes,
+        "dtypes_text": dtypes_text(line, survey),
         "mode": row.mode,
+        "kernels": [*map(visible, row.kernels)],
         "passes": [_pass(each) for each in (row.forward, row.backward, row.expanded)],
         "judged": values_text(row),
         "wrong": row.is_wrong,
-        "speeds": [_speed(each) for each in (row.speed, row.training_speed)],
+        "speeds": [_speeds(line.speeds(what)) for what in ("forward", "forward and backward")],
         "problem": any(each.is_problem for each in line.rows),
         "why": why_text(row),
     }
@@ -95,6 +100,12 @@ def _class(handling: Handling) -> str:
     return "some" if handling in (Handling.COPIES, Handling.SOMETIMES) else "bad"
 
 
-def _speed(speed: Speed | None) -> dict[str, Any]:
-    look = "" if speed is None else speed.verdict.value.replace(" ", "-")
-    return {"text": speed_text(speed), "rank": "" if speed is None else f"{speed.ratio.estimate:.4f}", "look": look}
+def _speeds(found: Sequence[tuple[str, Speed]]) -> dict[str, Any]:
+    """A cell: every dtype that was measured, the first of which it is sorted by."""
+    return {
+        "rank": f"{found[0][1].ratio.estimate:.4f}" if found else "",
+        "every": [
+            {"dtype": dtype, "text": speed_text(speed), "look": speed.verdict.value.replace(" ", "-")}
+            for dtype, speed in found
+        ],
+    }

@@ -10,7 +10,7 @@ from nhwc.operators import Handling
 from nhwc.report.bench.numbers import ratio_text
 from nhwc.report.formatting import plural, visible
 from nhwc.report.ops.changes import Kind, left_out
-from nhwc.report.ops.rows import handling_text, lines, speed_text, values_text, why_text
+from nhwc.report.ops.rows import dtypes_text, handling_text, lines, speed_text, values_text, why_text
 from nhwc.report.ops.summary import headline, sentences, where
 from nhwc.report.registry import report_format
 from nhwc.report.terminal import Paper, as_string
@@ -109,24 +109,39 @@ class _Page(Paper):
     def table(self, shown: Sequence[Line]) -> None:
         timed = any(row.speeds for line in shown for row in line.rows)
         several = len(self.survey.modes) > 1
-        titles = ["operator", "dims", "dtypes", *(["mode"] if several else []), "forward", "backward", "expanded"]
-        titles += ["values", *(["speed forward", "and backward"] if timed else [])]
+        served = any(line.first.kernels for line in shown)
+        titles = ["operator", "dims", "dtypes", *(["mode"] if several else []), *(["kernel"] if served else [])]
+        titles += ["forward", "backward", "expanded", "values", *(["speed", "and back"] if timed else [])]
+        has_room = self.width >= _WIDE + _NAME * (several + served)
         table = Table(box=None, padding=(0, 1, 0, 0), header_style="dim", pad_edge=False)
         for place, title in enumerate(titles):
             table.add_column(title, overflow="fold", min_width=_NAME if place == 0 else None)
         for line in shown:
             row = line.first
-            cells = [self.text(visible(row.name)), self.text(f"{row.dims}-D"), self.text(line.dtypes)]
+            cells = [
+                self.text(visible(row.name)),
+                self.text(f"{row.dims}-D"),
+                self.text(dtypes_text(line, self.survey)),
+            ]
             cells += [self.text(row.mode)] if several else []
+            cells += [self.text(line.kernels, "" if row.kernels else "dim")] if served else []
             cells += [self.handling(each) for each in (row.forward, row.backward, row.expanded)]
             cells.append(self.text(values_text(row), "red" if row.is_wrong else "dim"))
-            cells += [self.speed(each) for each in (row.speed, row.training_speed)] if timed else []
+            if timed:
+                cells += [self.speeds(line.speeds(what), has_room) for what in ("forward", "forward and backward")]
             table.add_row(*cells)
         self.console.print(table, width=self.width, highlight=False)
 
     def handling(self, found: Pass | None) -> Text:
         return self.text(handling_text(found), "dim" if found is None else _STYLES[found.handling])
 
-    def speed(self, speed: Speed | None) -> Text:
-        told = speed_text(speed) if self.width >= _WIDE or speed is None else ratio_text(speed.ratio)
-        return self.text(told, "dim" if speed is None else _SPEED_STYLES.get(speed.verdict, ""))
+    def speeds(self, found: Sequence[tuple[str, Speed]], has_room: bool) -> Text:
+        """Every dtype that was measured with its interval, or the ratio of the first alone."""
+        if not found:
+            return self.text(speed_text(None), "dim")
+        told = self.text("")
+        for place, (dtype, speed) in enumerate(found if has_room else found[:1]):
+            text = f"{dtype} {speed_text(speed)}".strip() if has_room else ratio_text(speed.ratio)
+            told.append("\n" if place else "")
+            told.append_text(self.text(text, _SPEED_STYLES.get(speed.verdict, "dim")))
+        return told

@@ -25,7 +25,8 @@
   for (const input of [find, only, ...selects]) input.addEventListener("input", narrow);
 
   const value = (row, column) => {
-    const key = row.cells[column].dataset.key;
+    const { key, name } = row.cells[column].dataset;
+    if (name !== undefined) return name.toLowerCase();
     if (key === undefined) return row.cells[column].textContent.trim().toLowerCase();
     return key === "" ? null : Number(key);
   };
