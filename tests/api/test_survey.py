@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -40,10 +41,7 @@ for line in sys.stdin:
 def test_operators_that_die_hang_or_raise_are_named_and_the_rest_goes_on(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    script = tmp_path / "stand_in.py"
-    script.write_text(STAND_IN)
-    monkeypatch.setattr(surveying, "_COMMAND", [sys.executable, str(script), json.dumps(plain(row("made up")))])
-    monkeypatch.setattr(surveying, "_START_S", 5.0)
+    stand_in(tmp_path, monkeypatch)
     said: list[tuple[str, int, int]] = []
     report = nhwc.ops.survey(timeout_s=0.5, progress=lambda *told: said.append(told))
     assert [each.name for each in report.rows] == ["first", "last"]
@@ -53,6 +51,60 @@ def test_operators_that_die_hang_or_raise_are_named_and_the_rest_goes_on(
     assert "did not answer within" in reasons["hangs"]
     assert "ValueError: no" in reasons["raises"]
     assert said[-1] == ("done", 5, 5)
+
+
+def stand_in(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, **changes: Any) -> None:
+    script = tmp_path / "stand_in.py"
+    script.write_text(STAND_IN)
+    made_up = json.dumps(plain(row("made up", **changes)))
+    monkeypatch.setattr(surveying, "_COMMAND", [sys.executable, str(script), made_up])
+    monkeypatch.setattr(surveying, "_START_S", 5.0)
+
+
+def test_a_survey_goes_on_in_its_file_and_asks_again_for_what_failed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    part = tmp_path / "ops.part"
+    stand_in(tmp_path, monkeypatch)
+    first = nhwc.ops.survey(timeout_s=0.5, resume=part)
+    stand_in(tmp_path, monkeypatch, samples=99)
+    second = nhwc.ops.survey(timeout_s=0.5, resume=part)
+    assert second.rows == first.rows  # not asked for again
+    assert [each.name for each in second.failures] == ["dies", "hangs", "raises"]
+    assert (second.started, second.seconds > first.seconds) == (first.started, True)
+    with pytest.raises(TargetError, match="part of another survey"):
+        nhwc.ops.survey(dtypes=("float64",), resume=part)
+
+
+def test_modes_are_added_to_a_file_and_kernels_asked_for_where_one_serves(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    part = tmp_path / "ops.part"
+    stand_in(tmp_path, monkeypatch, kernels=("pool",))
+    nhwc.ops.survey(timeout_s=0.5, resume=part)
+    stand_in(tmp_path, monkeypatch, mode="kernels", samples=7)
+    report = nhwc.ops.survey(timeout_s=0.5, resume=part, kernels=True)
+    told = [(each.name, each.mode, each.samples, each.kernels) for each in report.rows]
+    assert told == [
+        (name, *rest) for name in ("first", "last") for rest in (("eager", 4, ("pool",)), ("kernels", 7, ("pool",)))
+    ]
+    assert report.modes == ("eager", "kernels")
+    # what failed before is asked for again; without rows nothing is known to serve it
+    assert [each.name for each in report.failures] == ["dies", "hangs", "raises"]
+    compiled = nhwc.ops.survey(timeout_s=0.5, resume=part, compiled="own")
+    assert compiled.own_modes == ("compiled",)
+    assert [each.mode for each in compiled.rows] == ["eager", "eager"]  # the stand-in has torch's operators alone
+
+
+@pytest.mark.slow
+def test_kernels_that_serve_an_operator_are_named_and_switched_on() -> None:
+    report = nhwc.ops.survey("avg_pool, 2 wide", dtypes=("float32",), kernels=True)
+    told = {(each.dims, each.mode): (each.forward.handling, each.kernels) for each in report.rows}
+    assert told == {
+        (2, "eager"): (Handling.KEEPS, ()),
+        (3, "eager"): (Handling.LOSES, ("avg_pool3d",)),
+        (3, "kernels"): (Handling.KEEPS, ("avg_pool3d",)),
+    }
 
 
 def test_a_survey_of_one_idiom_leaves_this_process_as_it_was(tmp_path: Path) -> None:
@@ -70,6 +122,8 @@ def test_what_cannot_be_surveyed_is_refused_at_once() -> None:
         nhwc.ops.survey(dtypes=("int8",))
     with pytest.raises(TargetError, match="name one of none, own, all"):
         nhwc.ops.survey(speed="fast")
+    with pytest.raises(TargetError, match="compiled='yes' is not known"):
+        nhwc.ops.survey(compiled="yes")
     with pytest.raises(TargetError, match="there is no device 'nowhere'"):
         nhwc.ops.survey(device="nowhere")
 

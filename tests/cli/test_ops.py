@@ -9,12 +9,13 @@ from typing import Any
 
 import pytest
 from cli.conftest import Ran
-from made_up_operators import LOSES, ROWS, row, survey
+from made_up_operators import FASTER, LOSES, ROWS, SLOWER, row, survey
 from typer.testing import CliRunner
 
 from nhwc.cli.main import app
-from nhwc.operators import Fault, OperatorRow, Truth
+from nhwc.operators import Fault, OperatorRow, Speed, Truth
 from nhwc.schema import dump_ops, load_ops
+from nhwc.timing import Ratio
 
 Command = Callable[..., Ran]
 
@@ -67,6 +68,8 @@ def test_json_goes_to_stdout_alone(ops: Command, saved: str) -> None:
         (["--only", "some"], "write problems"),
         (["--sort", "colour"], "the orders are name, worst"),
         (["--dtype", "int8"], "does not go with SAVED.json"),
+        (["--kernels"], "--kernels does not go with SAVED.json, but with a survey"),
+        (["--resume", "x.part"], "--resume does not go with SAVED.json"),
         (["--fail-worse"], "--fail-worse does not go with SAVED.json, but with --diff"),
         (["--json", "-o", "x.json"], "--json is for stdout"),
     ],
@@ -110,6 +113,41 @@ def test_a_part_of_a_table_says_what_the_whole_one_says_and_how_much_is_shown(
     again = " ".join(ops(part).out.split())
     assert again.startswith(headline)
     assert "2 of 5 rows are shown" in again
+
+
+def test_what_kernels_change_stands_side_by_side(ops: Command, tmp_path: Path) -> None:
+    served = {"dims": 3, "kernels": ("avg_pool3d",)}
+    before, after = (
+        row("avg_pool3d", forward=LOSES, speed=SLOWER, **served),
+        row("avg_pool3d", mode="kernels", **served),
+    )
+    other = row("relu", truth=Truth.WRONG)
+    table = written(tmp_path / "t.json", before, after, other, modes=("eager", "kernels"))
+    page = tmp_path / "t.txt"
+    assert ops(table, "-o", str(page)).code == 0
+    lines = [" ".join(line.split()) for line in page.read_text().splitlines()]
+    told = " ".join(lines)
+    assert "1 of 2 operators keep channels last wherever it can be told; 1 lose it or copy in forward" in told
+    assert "kernels of nhwc serve 1 operator: with them switched on 1 keep channels last throughout, without" in told
+    assert any(line.startswith("avg_pool3d 3-D fp32 eager avg_pool3d loses keeps keeps right 0.50") for line in lines)
+    assert any(line.startswith("avg_pool3d 3-D fp32 kernels avg_pool3d keeps keeps keeps right –") for line in lines)
+    assert any(line.startswith("relu 2-D fp32 eager – keeps") for line in lines)
+
+
+def test_a_table_of_many_speeds_says_how_far_they_can_be_trusted(ops: Command, tmp_path: Path) -> None:
+    wide = Speed((2, 8, 6, 5), Ratio(1.0, 0.5, 2.0, 8), 1.0, 1.0)
+    rows = [row(f"fine_{place}", speed=FASTER if place < 8 else wide) for place in range(12)]
+    told = " ".join(ops(written(tmp_path / "t.json", *rows)).out.split())
+    assert "half of the 12 intervals are narrower than 11% to either side, nine in ten than 100%, and 4 cannot" in told
+
+
+def test_modes_of_our_own_samples_alone_are_compared_for_those(ops: Command, tmp_path: Path) -> None:
+    rows = [row("ours", group="idiom", mode="compiled"), row("torch's", mode="compiled")]
+    every = written(tmp_path / "old.json", *rows, modes=("eager", "compiled"))
+    own = written(tmp_path / "new.json", rows[0], modes=("eager", "compiled"), own_modes=("compiled",))
+    told = " ".join(ops("--diff", every, own, "--fail-worse").out.split())
+    assert "Nothing changed." in told
+    assert "1 of 2 rows of the old one: the modes of nhwc's own samples alone are none in the old table" in told
 
 
 def test_a_filter_that_no_operator_of_a_saved_table_matches_is_refused_as_by_a_survey(ops: Command, saved: str) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +13,7 @@ import torch
 
 from nhwc.api.progress import Progress, quiet
 from nhwc.api.showing import Showing
-from nhwc.api.surveying_part import Part
+from nhwc.api.surveying_part import Key, Part
 from nhwc.errors import TargetError
 from nhwc.machine import ChildError, conditions
 from nhwc.machine.child import Child, environ_for_python
@@ -29,8 +29,8 @@ SAMPLES = ("none", "own", "all")
 _KNOWN_DTYPES = ("float32", "bfloat16", "float64", "float16")
 _COMMAND = [sys.executable, "-P", "-m", "nhwc.api.surveying_child"]
 _START_S = 300.0
-_PROBE_S = 300.0
-_COMPILED_S = 1800.0
+_PROBE_S = 180.0
+_COMPILED_S = 900.0
 
 
 @dataclass(frozen=True, repr=False)
@@ -65,12 +65,15 @@ def survey(
     filter: only operators with this text in their name or group.
     dtypes: some of "float32", "bfloat16", "float64", "float16".
     device: where they run.
-    compiled: also through torch.compile, which is slow: nhwc's "own" samples, or "all", those of torch as well; "none".
-    speed: measure channels last against contiguous at a representative shape: "own" samples, which have the sizes of
-    real networks, or "all", those of torch enlarged where their arguments allow it, in the first of the dtypes; "none".
+    compiled: also through torch.compile, which is slow: nhwc's "own" samples, or "all", those of torch as well, in the
+    first of the dtypes; "none".
+    speed: measure channels last against contiguous at a representative shape, in the first of the dtypes: "own"
+    samples, which have the sizes of real networks, forward and backward, or "all", those of torch as well, enlarged
+    where their arguments allow it, forward alone; "none".
     kernels: rows with the kernels of nhwc.kernels switched on too, for operators that one of them serves.
-    timeout_s: seconds that one operator may take; by default five minutes, thirty with ``compiled``.
-    resume: a file that keeps what is found as it is found, and is read where it is there: the same call goes on in it.
+    timeout_s: seconds that one operator may take in one mode; by default three minutes, fifteen compiled.
+    resume: a file that keeps what is found as it is found, and is read where it is there: the same call, or one for
+    more modes (``kernels``, ``compiled``), goes on in it.
     progress: called with (stage, done, total).
 
     Raises TargetError for an unknown dtype, device, speed or compiled, where nothing has the text in its name, and for
@@ -79,40 +82,55 @@ def survey(
     place = _device(device)
     _check(dtypes, speed, compiled)
     say = progress or quiet
-    question = {"dtypes": list(dtypes), "device": place, "compiled": compiled, "speed": speed, "kernels": kernels}
+    question = {"dtypes": list(dtypes), "device": place, "speed": speed}
+    modes = tuple(_modes(compiled, kernels=kernels))
     say("listing operators", 0, 1)
     path = None if resume is None else Path(resume)
-    limit_s = timeout_s or (_PROBE_S if compiled == "none" else _COMPILED_S)
-    with Part(path, question, conditions(place)) as part, _Workers(limit_s) as workers:
+    with Part(path, question, conditions(place)) as part, _Workers(timeout_s) as workers:
         listed = workers.ask({"list": filter}, _START_S)
         names: list[tuple[str, str]] = [(name, group) for name, group in listed["names"]]
         if not names:
             raise TargetError(f"no operator has {filter!r} in its name; leave the filter out to see all")
-        rows: list[OperatorRow] = []
         failures: list[Failure] = []
-        for done, operator in enumerate(names):
-            say(operator[0], done, len(names))
+        every = [(*operator, mode) for mode in modes for operator in names if _is_asked(operator[1], mode, compiled)]
+        for done, key in enumerate(every):
+            say(key[0], done, len(every))
             try:
-                if operator not in part:
-                    answer = workers.ask({**question, "operator": operator[0], "group": operator[1]})
-                    part.add(operator, [read_row(each) for each in answer])
+                if key not in part:
+                    part.add(key, _rows(key, part, workers, question))
             except ChildError as error:
-                failures.append(Failure(operator[0], str(error)))
-                continue
-            rows += part[operator]
-        say("done", len(names), len(names))
+                failures.append(Failure(key[0] if key[2] == Mode.EAGER else f"{key[0]}, {key[2]}", str(error)))
+        say("done", len(every), len(every))
+        rows = [row for operator in names for mode in modes for row in part.rows((*operator, mode))]
         return OpsReport(
             conditions(place),
             tuple(rows),
             tuple(failures),
             tuple(dtypes),
-            tuple(_modes(compiled, kernels=kernels)),
+            modes,
             filter,
             tuple(listed["notes"]),
             part.seconds,
             part.started,
             own_modes=(Mode.COMPILED.value,) if compiled == "own" else (),
         )
+
+
+def _rows(key: Key, part: Part, workers: _Workers, question: Mapping[str, Any]) -> list[OperatorRow]:
+    """An operator's rows in a mode, from a child. Raises ChildError as that does."""
+    name, group, mode = key
+    asked = {**question, "operator": name, "group": group, "mode": mode}
+    if mode != Mode.KERNELS:
+        return [read_row(each) for each in workers.ask(asked)]
+    served = {(row.dims, row.dtype): row.kernels for row in part.rows((name, group, Mode.EAGER)) if row.kernels}
+    if not served:
+        return []
+    answer = [read_row(each) for each in workers.ask({**asked, "only": list(served)})]
+    return [replace(row, kernels=served[row.dims, row.dtype]) for row in answer]
+
+
+def _is_asked(group: str, mode: str, compiled: str) -> bool:
+    return mode != Mode.COMPILED or compiled == "all" or group != "operator"
 
 
 def _modes(compiled: str, *, kernels: bool) -> Iterator[str]:
@@ -166,7 +184,7 @@ def _device(device: torch.device | str) -> str:
 class _Workers:
     """A child that answers, and another one after it where it died or hung."""
 
-    def __init__(self, timeout_s: float) -> None:
+    def __init__(self, timeout_s: float | None) -> None:
         self._timeout_s = timeout_s
         self._child: Child | None = None
 
@@ -176,7 +194,8 @@ class _Workers:
         if self._child is None:
             self._child = Child("the process of the operators", _COMMAND, environ_for_python(os.environ))
         asked = {**question, "threads": torch.get_num_threads()} if fresh else question
-        limit_s = timeout_s or self._timeout_s + (_START_S if fresh else 0.0)
+        usual_s = _COMPILED_S if question.get("mode") == Mode.COMPILED else _PROBE_S
+        limit_s = timeout_s or (self._timeout_s or usual_s) + (_START_S if fresh else 0.0)
         try:
             return self._child.ask(asked, limit_s)
         except ChildError:

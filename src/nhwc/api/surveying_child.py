@@ -1,8 +1,8 @@
 """``python -m nhwc.api.surveying_child``: the process in which a survey runs the operators.
 
 Questions and answers are those of nhwc.machine.child: {"list": filter} → {"names": [...], "notes": [...]}, and
-{"operator": name, "group": group, "dtypes": [...], "device": ..., "compiled", "speed": "none"|"own"|"all", "kernels":
-bool} → [row, ...].
+{"operator": name, "group": group, "mode": ..., "dtypes": [...], "device": ..., "speed": "none"|"own"|"all", "only":
+[[dims, dtype], ...] or nothing for all} → [row, ...].
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from typing import Any
 import torch
 
 from nhwc.api.surveying_kernels import serving
-from nhwc.kernels import use
+from nhwc.kernels import native, use
 from nhwc.machine.child import serve
 from nhwc.measure.clock import clock_for
 from nhwc.measure.runner import Contender, Limits, run_rounds
@@ -116,6 +116,10 @@ class Process:
             torch.set_num_threads(question["threads"])
         if "list" in question or not self._known:
             found, self._notes = operators(question.get("list", ""))
+            if not native.is_available():
+                self._notes.append(
+                    f"kernels are named as they serve without the compiled library: {native.status().reason}"
+                )
             self._known = {(each.name, each.group): each for each in found}
         if "list" in question:
             return {"names": list(self._known), "notes": self._notes}
@@ -123,25 +127,16 @@ class Process:
 
     def _rows(self, question: Mapping[str, Any]) -> list[OperatorRow]:
         operator = self._known[question["operator"], question["group"]]
-        is_ours = isinstance(operator, OwnOperator)
-        dtypes, device = question["dtypes"], question["device"]
-        # bounded: measuring and compiling take most of the time of a whole table
-        timed = {"none": (), "own": dtypes[:2] if is_ours else (), "all": dtypes[: 2 if is_ours else 1]}[
-            question["speed"]
+        mode, dtypes, device = Mode(question["mode"]), question["dtypes"], question["device"]
+        # measuring and compiling would take hours for every dtype
+        first = dtypes[:1]
+        is_timed = question["speed"] == "all" or (question["speed"] == "own" and isinstance(operator, OwnOperator))
+        rows = [
+            _row(operator, mode, dims, dtype, device, is_timed=is_timed and dtype in first)
+            for dims in (2, 3)
+            for dtype in (first if mode == Mode.COMPILED else dtypes)
+            if "only" not in question or [dims, dtype] in question["only"]
         ]
-        compiled = dtypes[:1] if question["compiled"] == "all" or (question["compiled"] == "own" and is_ours) else ()
-        rows: list[OperatorRow | None] = []
-        for dims in (2, 3):
-
-            def made(mode: Mode, dtype: str, dims: int = dims) -> OperatorRow | None:
-                return _row(operator, mode, dims, dtype, device, is_timed=dtype in timed)
-
-            eager = [made(Mode.EAGER, dtype) for dtype in dtypes]
-            served = [row for row in eager if row is not None and row.kernels and question["kernels"]]
-            switched = [(row, made(Mode.KERNELS, row.dtype)) for row in served]
-            rows += eager
-            rows += [row and replace(row, kernels=before.kernels) for before, row in switched]
-            rows += [made(Mode.COMPILED, dtype) for dtype in compiled]
         return [row for row in rows if row is not None]
 
 

@@ -1,4 +1,7 @@
-"""What a survey has found so far, in a file: a line for each operator, so that the same survey goes on after an end."""
+"""What a survey has found so far, in a file: a line for each operator and mode, so that it goes on after an end.
+
+Modes are no part of the question that the file belongs to: asked for one more, a survey adds it to what is there.
+"""
 
 from __future__ import annotations
 
@@ -16,10 +19,11 @@ from nhwc.schema.typed import plain
 from nhwc.timing import Conditions
 
 _FORMAT = "nhwc-ops-part"
+Key = tuple[str, str, str]
 
 
 class Part:
-    """Rows by operator. path: the file that keeps them, None for none. Use it in a ``with`` block.
+    """Rows by (name, group, mode). path: the file that keeps them, None for none. Use it in a ``with`` block.
 
     Raises TargetError where the file is none of ours, or belongs to another survey: another question, or another
     machine, torch or number of threads.
@@ -30,7 +34,7 @@ class Part:
         self._seconds = 0.0
         self._begun = time.monotonic()
         self._file: TextIO | None = None
-        self._found: dict[tuple[str, str], tuple[OperatorRow, ...]] = {}
+        self._found: dict[Key, tuple[OperatorRow, ...]] = {}
         if path is None:
             return
         opening = {"format": _FORMAT, "question": dict(question), "conditions": plain(conditions)}
@@ -42,16 +46,17 @@ class Part:
         if not known:
             self._write({**opening, "started": self.started})
 
-    def __contains__(self, operator: tuple[str, str]) -> bool:
-        return operator in self._found
+    def __contains__(self, key: Key) -> bool:
+        return key in self._found
 
-    def __getitem__(self, operator: tuple[str, str]) -> tuple[OperatorRow, ...]:
-        return self._found[operator]
+    def rows(self, key: Key) -> tuple[OperatorRow, ...]:
+        """What was found; none where it was not looked for."""
+        return self._found.get(key, ())
 
-    def add(self, operator: tuple[str, str], rows: Sequence[OperatorRow]) -> None:
-        """Keep the rows of an operator, (name, group)."""
-        self._found[operator] = tuple(rows)
-        self._write({"operator": operator, "rows": [plain(row) for row in rows], "seconds": self.seconds})
+    def add(self, key: Key, rows: Sequence[OperatorRow]) -> None:
+        """Keep the rows of an operator in a mode."""
+        self._found[key] = tuple(rows)
+        self._write({"key": key, "rows": [plain(row) for row in rows], "seconds": self.seconds})
 
     @property
     def seconds(self) -> float:
@@ -75,17 +80,15 @@ class Part:
         first = lines[0] if lines else {}
         if not isinstance(first, dict) or first.get("format") != _FORMAT:
             raise TargetError(f"{path} is no part of a survey; name another file")
-        differing = [
-            key for key in ("question", "conditions") if first.get(key) != json.loads(json.dumps(opening[key]))
-        ]
-        if differing:
-            raise TargetError(f"{path} is part of another survey: its {differing[0]} differ; name another file")
+        for key, told in (("question", "question is"), ("conditions", "machine, versions or threads are")):
+            if first.get(key) != json.loads(json.dumps(opening[key])):
+                raise TargetError(f"{path} is part of another survey: its {told} not this one's; name another file")
         if not text.endswith("\n"):  # it ended in the middle of a line
             path.write_text("".join(line for line in text.splitlines(keepends=True) if line.endswith("\n")))
         self.started = first["started"]
         for line in lines[1:]:
-            name, group = line["operator"]
-            self._found[name, group] = tuple(read_row(row) for row in line["rows"])
+            name, group, mode = line["key"]
+            self._found[name, group, mode] = tuple(read_row(row) for row in line["rows"])
             self._seconds = line["seconds"]
         return True
 

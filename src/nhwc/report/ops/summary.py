@@ -10,6 +10,8 @@ from nhwc.operators import Mode
 from nhwc.report.formatting import plural, visible
 from nhwc.timing import Verdict
 
+_FEWEST_INTERVALS = 10  # fewer are read one by one
+
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
@@ -55,7 +57,7 @@ def _told(survey: Survey) -> Iterator[str]:
         whose = ", of nhwc's own samples alone" if Mode.COMPILED in survey.own_modes else ""
         yield f"compiled, {_keeping_text(compiled)}{whose}"
     widths = sorted((speed.ratio.high / speed.ratio.low) ** 0.5 - 1.0 for row in survey.rows for _, speed in row.speeds)
-    if widths:
+    if len(widths) >= _FEWEST_INTERVALS:
         middle, most = statistics.median(widths), widths[int(0.9 * (len(widths) - 1))]
         verdicts = [speed.verdict for row in survey.rows for _, speed in row.speeds]
         yield (
