@@ -60,14 +60,8 @@ class Line:
         return ", ".join(map(visible, self.first.kernels)) or NOTHING
 
     def speeds(self, what: str) -> list[tuple[str, Speed]]:
-        """(dtype, speed) of "forward" or "forward and backward"; the dtype is empty where there is one alone."""
-        alone = len(self.rows) == 1
-        return [
-            ("" if alone else short_dtype(row.dtype), speed)
-            for row in self.rows
-            for name, speed in row.speeds
-            if name == what
-        ]
+        """(dtype, speed) of "forward" or "forward and backward"."""
+        return [(short_dtype(row.dtype), speed) for row in self.rows for name, speed in row.speeds if name == what]
 
 
 def chosen(survey: Survey, filter_: str = "", only: str = "", sort: str = "name") -> Survey:
@@ -116,6 +110,11 @@ def short_dtype(dtype: str) -> str:
 def dtypes_text(line: Line, survey: Survey) -> str:
     """The dtypes of a line; "all" where they are all that were surveyed, and more than two."""
     return "all" if len(survey.dtypes) > _MOST_DTYPES and len(line.rows) == len(survey.dtypes) else line.dtypes
+
+
+def timed_dtypes(survey: Survey) -> list[str]:
+    """The dtypes that speeds were measured in: where it is one alone, it need not stand beside every number."""
+    return list(dict.fromkeys(short_dtype(row.dtype) for row in survey.rows if row.speeds))
 
 
 def handling_text(found: Pass | None) -> str:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from nhwc.operators import Handling
 from nhwc.report.formatting import plural, visible
-from nhwc.report.ops.rows import dtypes_text, handling_text, lines, speed_text, values_text, why_text
+from nhwc.report.ops.rows import dtypes_text, handling_text, lines, speed_text, timed_dtypes, values_text, why_text
 from nhwc.report.ops.summary import headline, sentences, where
 from nhwc.report.registry import report_format
 from nhwc.report.templating import fill, ours, text
@@ -49,6 +49,7 @@ def render_html(survey: Survey) -> str:
 
 def _view(survey: Survey) -> dict[str, Any]:
     shown = lines(survey.rows)
+    timed = timed_dtypes(survey)
     return {
         "headline": headline(survey),
         "sentences": [f"{each[:1].upper()}{each[1:]}." for each in sentences(survey)],
@@ -56,10 +57,10 @@ def _view(survey: Survey) -> dict[str, Any]:
         "where": visible(where(survey)),
         "started": visible(survey.started[:10]),
         "version": visible(dict(survey.conditions.versions).get("nhwc", "")),
-        "timed": any(row.speeds for row in survey.rows),
+        "timed": timed,
         "modes": [*survey.modes] if len(survey.modes) > 1 else [],
         "kernels": sorted({name for row in survey.rows for name in row.kernels}),
-        "rows": [_row(line, survey) for line in shown],
+        "rows": [_row(line, survey, names_dtypes=len(timed) > 1) for line in shown],
         "count": plural(len(shown), "line"),
         "meanings": [(handling.value, _class(handling), meaning) for handling, meaning in _MEANINGS],
         "failures": [(visible(each.name), visible(each.reason)) for each in survey.failures],
@@ -67,7 +68,7 @@ def _view(survey: Survey) -> dict[str, Any]:
     }
 
 
-def _row(line: Line, survey: Survey) -> dict[str, Any]:
+def _row(line: Line, survey: Survey, *, names_dtypes: bool) -> dict[str, Any]:
     row = line.first
     return {
         "name": visible(row.name),
@@ -80,7 +81,9 @@ def _row(line: Line, survey: Survey) -> dict[str, Any]:
         "passes": [_pass(each) for each in (row.forward, row.backward, row.expanded)],
         "judged": values_text(row),
         "wrong": row.is_wrong,
-        "speeds": [_speeds(line.speeds(what)) for what in ("forward", "forward and backward")],
+        "speeds": [
+            _speeds(line.speeds(what), names_dtypes=names_dtypes) for what in ("forward", "forward and backward")
+        ],
         "problem": any(each.is_problem for each in line.rows),
         "why": why_text(row),
     }
@@ -100,12 +103,16 @@ def _class(handling: Handling) -> str:
     return "some" if handling in (Handling.COPIES, Handling.SOMETIMES) else "bad"
 
 
-def _speeds(found: Sequence[tuple[str, Speed]]) -> dict[str, Any]:
+def _speeds(found: Sequence[tuple[str, Speed]], *, names_dtypes: bool) -> dict[str, Any]:
     """A cell: every dtype that was measured, the first of which it is sorted by."""
     return {
         "rank": f"{found[0][1].ratio.estimate:.4f}" if found else "",
         "every": [
-            {"dtype": dtype, "text": speed_text(speed), "look": speed.verdict.value.replace(" ", "-")}
+            {
+                "dtype": dtype if names_dtypes else "",
+                "text": speed_text(speed),
+                "look": speed.verdict.value.replace(" ", "-"),
+            }
             for dtype, speed in found
         ],
     }

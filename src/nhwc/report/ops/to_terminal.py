@@ -10,7 +10,7 @@ from nhwc.operators import Handling
 from nhwc.report.bench.numbers import ratio_text
 from nhwc.report.formatting import plural, visible
 from nhwc.report.ops.changes import Kind, left_out
-from nhwc.report.ops.rows import dtypes_text, handling_text, lines, speed_text, values_text, why_text
+from nhwc.report.ops.rows import dtypes_text, handling_text, lines, speed_text, timed_dtypes, values_text, why_text
 from nhwc.report.ops.summary import headline, sentences, where
 from nhwc.report.registry import report_format
 from nhwc.report.terminal import Paper, as_string
@@ -83,6 +83,7 @@ class _Page(Paper):
     def __init__(self, survey: Survey, console: Console) -> None:
         super().__init__(console)
         self.survey = survey
+        self.names_dtypes = len(timed_dtypes(survey)) > 1
 
     def print(self) -> None:
         survey = self.survey
@@ -140,8 +141,9 @@ class _Page(Paper):
         if not found:
             return self.text(speed_text(None), "dim")
         told = self.text("")
-        for place, (dtype, speed) in enumerate(found if has_room else found[:1]):
-            text = f"{dtype} {speed_text(speed)}".strip() if has_room else ratio_text(speed.ratio)
+        for place, (name, speed) in enumerate(found if has_room else found[:1]):
+            dtype = f"{name} " if self.names_dtypes else ""
+            text = f"{dtype}{speed_text(speed)}" if has_room else ratio_text(speed.ratio)
             told.append("\n" if place else "")
             told.append_text(self.text(text, _SPEED_STYLES.get(speed.verdict, "dim")))
         return told
