@@ -47,6 +47,12 @@ def test_a_line_names_its_kernels_and_the_speed_of_every_dtype() -> None:
     assert '<option value="none">none</option><option>avg_pool3d</option>' in page
 
 
+def test_what_lines_can_be_narrowed_down_to_is_what_the_table_has() -> None:
+    page = render_html(survey())
+    (dtypes,) = re.findall(r'<select name="dtypes">(.*?)</select>', page)
+    assert re.findall(r"<option>(\w+)</option>", dtypes) == ["fp32", "bf16"]
+
+
 def test_columns_without_content_are_left_out() -> None:
     assert "speed, forward" not in render_html(survey(row("relu")))
     assert "speed, forward" in render_html(survey())

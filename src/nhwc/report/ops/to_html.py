@@ -8,7 +8,16 @@ from typing import TYPE_CHECKING, Any
 
 from nhwc.operators import Handling
 from nhwc.report.formatting import plural, visible
-from nhwc.report.ops.rows import dtypes_text, handling_text, lines, speed_text, timed_dtypes, values_text, why_text
+from nhwc.report.ops.rows import (
+    dtypes_text,
+    handling_text,
+    lines,
+    short_dtype,
+    speed_text,
+    timed_dtypes,
+    values_text,
+    why_text,
+)
 from nhwc.report.ops.summary import headline, sentences, where
 from nhwc.report.registry import report_format
 from nhwc.report.templating import fill, ours, text
@@ -58,6 +67,7 @@ def _view(survey: Survey) -> dict[str, Any]:
         "started": visible(survey.started[:10]),
         "version": visible(dict(survey.conditions.versions).get("nhwc", "")),
         "timed": timed,
+        "dtypes": [visible(short_dtype(each)) for each in survey.dtypes],
         "modes": [*survey.modes] if len(survey.modes) > 1 else [],
         "kernels": sorted({name for row in survey.rows for name in row.kernels}),
         "rows": [_row(line, survey, names_dtypes=len(timed) > 1) for line in shown],
