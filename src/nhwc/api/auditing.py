@@ -14,8 +14,8 @@ import torch
 from torch import nn
 from torch.utils._pytree import tree_map
 
+from nhwc import kernels, rules
 from nhwc import report as reports
-from nhwc import rules
 from nhwc.api.progress import Progress, quiet
 from nhwc.api.remedies import with_kernels
 from nhwc.api.showing import Showing
@@ -108,6 +108,7 @@ def record(
         process_group=process_group,
         inner=inner,
         libraries=libraries,
+        kernels_on=kernels.active,
         target=target,
     )
     return record_step(step, *inputs, kwargs=kwargs, options=options)
@@ -157,7 +158,14 @@ def audit(
     # only a model can be tried again in contiguous format, which tells a finding from an error of the user's
     again = isinstance(model, nn.Module) and not static
     options = Options(
-        train=train, loss=loss, amp=amp, static=static, process_group=process_group, keep_error=again, target=target
+        train=train,
+        loss=loss,
+        amp=amp,
+        static=static,
+        process_group=process_group,
+        kernels_on=kernels.active,
+        keep_error=again,
+        target=target,
     )
     keywords = dict(kwargs or {})
     if compile:

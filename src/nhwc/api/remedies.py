@@ -88,7 +88,7 @@ def _kernel_of(finding: Finding, trace: Trace) -> Kernel | None:
         return None
     found = [_kernel_of_call(trace.calls[index], trace.calls) for index in finding.call_indices]
     first = found[0]
-    if first is None or any(each is not first for each in found) or first.name in kernels.active():
+    if first is None or any(each is not first for each in found) or first.name in trace.kernels:
         return None
     ranks = {len(meta.shape) for index in finding.call_indices for meta in trace.calls[index].inputs}
     if not ranks & set(first.ranks):
