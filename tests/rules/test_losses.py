@@ -7,8 +7,8 @@ from dataclasses import replace
 import pytest
 from rules.builder import FIRST, LAST, SHAPE, Step, copied
 
-from nhwc.model import Phase, Reorder, Severity
 import nhwc.kernels
+from nhwc.model import Phase, Reorder, Severity
 from nhwc.rules import find, nh205_slow_in_channels_last
 
 BYTES = 2 * 8 * 4 * 4 * 4
