@@ -17,7 +17,7 @@ from torch.utils._pytree import tree_map
 from nhwc import kernels, rules
 from nhwc import report as reports
 from nhwc.api.progress import Progress, quiet
-from nhwc.api.remedies import with_kernels
+from nhwc.api.remedies import told_without_library, with_kernels
 from nhwc.api.showing import Showing
 from nhwc.conversion import bring, converted
 from nhwc.errors import ConversionError, ModelError, NhwcError, RecordingError
@@ -174,6 +174,7 @@ def audit(
     with _in_format(model, inputs, keywords, convert) as (step_inputs, step_keywords, conversion):
         tell("record", 0, 1)
         trace = replace(record_step(model, *step_inputs, kwargs=step_keywords, options=options), conversion=conversion)
+        trace = told_without_library(trace)
         tell("record", 1, 1)
         if trace.error is None and repeats > 0 and not static:
             trace = replace(trace, step=_step_time(model, step_inputs, step_keywords, options, trace, repeats))
