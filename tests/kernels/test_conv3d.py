@@ -11,6 +11,7 @@ from kernels import conformance
 from kernels.conformance import Sample
 from kernels.requirements import asked, keeps
 
+import nhwc
 from nhwc.kernels import conv3d_columns
 
 VOLUME = (1, 4, 5, 6, 7)
@@ -43,6 +44,14 @@ ALL_DTYPES = (torch.float32, torch.float64, torch.bfloat16)
 )
 def test_it_keeps_to(check: Callable[[], None]) -> None:
     check()
+
+
+def test_gradients_of_weights_of_one_element_have_the_strides_of_their_weights() -> None:
+    weight = conformance.canonical(torch.randn(6, 4, 1, 1, 1)).requires_grad_()
+    with nhwc.kernels.use("conv3d"):
+        F.conv3d(conformance.canonical(torch.randn(VOLUME)), weight).sum().backward()
+    assert weight.grad is not None
+    assert weight.grad.stride() == weight.stride()
 
 
 @pytest.mark.parametrize("name", ["3x3x3", "dilated", "transposed", "transposed, overlapping"])

@@ -20,7 +20,7 @@ import torch
 from nhwc.kernels import conv3d_columns
 from nhwc.kernels.conv3d_columns import Window
 from nhwc.kernels.dispatcher import is_plain, tracks_forward_gradients
-from nhwc.kernels.layouts import as_channels_last, from_rows, is_channels_last, rows_of
+from nhwc.kernels.layouts import as_channels_last, is_channels_last
 from nhwc.kernels.registry import kernel
 
 CONV3D = kernel(
@@ -54,7 +54,8 @@ class _Convolution(torch.autograd.Function):
         ctx.bias_sizes = None if bias is None else list(bias.shape)
         ctx.arguments = arguments
         stride, padding, dilation, transposed, output_padding, groups = arguments
-        if not transposed and input.dtype == torch.float32 and _onednn_takes(weight):
+        one = groups == 1 and not transposed and _window(weight, arguments).is_element
+        if not (one or transposed) and input.dtype == torch.float32 and _onednn_takes(weight):
             result = torch.ops.aten.mkldnn_convolution(input, weight, bias, padding, stride, dilation, groups)
             return as_channels_last(result)
         if groups > 1:
@@ -107,7 +108,7 @@ def _gradients(
 def _around_turned(input: torch.Tensor, weight: torch.Tensor, window: Window) -> list[int] | None:  # noqa: A002
     """The padding with which the gradient of the input is a convolution by the turned weight, in oneDNN; else None."""
     around = [reach - 1 - before for reach, before in zip(window.reach, window.padding, strict=True)]
-    takes = input.dtype == torch.float32 and _onednn_takes(weight)
+    takes = input.dtype == torch.float32 and not window.is_element and _onednn_takes(weight)
     return around if takes and set(window.stride) == {1} and min(around) >= 0 else None
 
 
@@ -178,20 +179,11 @@ def _convolution(
     if not _serves(input, weight, bias) or min(dilation) < 1:
         return NotImplemented
     stride, padding, dilation, output_padding = map(_three, (stride, padding, dilation, output_padding))
-    if groups == 1 and not transposed and _is_product(input, weight, bias, stride, padding):
-        return _product(input, weight, bias)  # as fast as any backend of torch's
     arguments = (stride, padding, dilation, transposed, output_padding, groups)
-    if _backend(input, weight, bias, *arguments) not in _LOSING:
+    is_product = groups == 1 and not transposed and _is_product(input, weight, bias, stride, padding)
+    if not is_product and _backend(input, weight, bias, *arguments) not in _LOSING:
         return NotImplemented
     return _Convolution.apply(input, weight, bias, arguments)
-
-
-def _product(input: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor | None) -> torch.Tensor:  # noqa: A002
-    channels, wanted = input.shape[1], weight.shape[0]
-    rows = rows_of(input)
-    flat, matrix = rows.view(-1, channels), weight.permute(0, 2, 3, 4, 1).reshape(wanted, channels).t()
-    product = flat.mm(matrix) if bias is None else torch.addmm(bias, flat, matrix)
-    return from_rows(product.view(*rows.shape[:-1], wanted))
 
 
 def _three(sizes: Sequence[int]) -> list[int]:

@@ -40,6 +40,11 @@ class Window(NamedTuple):
         """How many elements of the image the window spans."""
         return tuple(step * (size - 1) + 1 for size, step in zip(self.sizes, self.dilation, strict=True))
 
+    @property
+    def is_element(self) -> bool:
+        """Whether each position sees one element, at its own place: columns are then the image's own rows."""
+        return set(self.sizes) == set(self.stride) == {1} and not any(self.padding)
+
     def tiles(self, image: Sequence[int]) -> bool:
         """Whether the windows lie side by side, without gaps, and cover an image of spatial sizes ``image``."""
         fits = all(size % extent == 0 for size, extent in zip(image, self.sizes, strict=True))
@@ -142,7 +147,9 @@ def _padded(image: torch.Tensor, window: Window) -> torch.Tensor:
 
 
 def _columns(padded: torch.Tensor, slab: _Slab, window: Window, grid: Sequence[int]) -> torch.Tensor:
-    """(positions, window x channels), a copy."""
+    """(positions, window x channels); a copy, but for windows of one element."""
+    if window.is_element:
+        return _flat(rows_of(padded), slab)
     channels = padded.shape[1]
     batch, _, *steps = padded.stride()
     moves = [step * stride for step, stride in zip(steps, window.stride, strict=True)]
@@ -156,6 +163,14 @@ def _laid(
     result: torch.Tensor, rows: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor | None, window: Window
 ) -> torch.Tensor:
     """Columns that tile the image, each put where it belongs."""
+    if window.is_element:  # where the product itself is written
+        for slab in _slabs(from_rows(rows), weight):
+            into = _flat(rows_of(result), slab)
+            if bias is None:
+                torch.mm(_flat(rows, slab), _matrix(weight), out=into)
+            else:
+                torch.addmm(bias, _flat(rows, slab), _matrix(weight), out=into)
+        return result
     if bias is not None:
         bias = bias.expand(*window.sizes, -1).reshape(-1)
     split = [part for size, extent in zip(rows.shape[1:4], window.sizes, strict=True) for part in (size, extent)]
