@@ -93,6 +93,10 @@ def _ps_roi_pool(x: torch.Tensor, boxes: torch.Tensor) -> torch.Tensor:
     return ops.ps_roi_pool(x, boxes, 7)
 
 
+def _upward(x: torch.Tensor, weight: torch.Tensor) -> torch.Tensor:
+    return F.conv_transpose3d(x, weight, stride=2)
+
+
 def _deform_conv(x: torch.Tensor, offset: torch.Tensor, weight: torch.Tensor) -> torch.Tensor:
     return ops.deform_conv2d(x, offset, weight, padding=(1, 1))
 
@@ -155,6 +159,13 @@ CASES: tuple[Case, ...] = (
         _conv3d,
         ((1, 64, 8, 16, 16),),
         lambda: (torch.randn(64, 64, 3, 3, 3),),
+    ),
+    Case(
+        "conv3d",
+        "conv_transpose3d 2x2x2, stride 2, one volume",
+        _upward,
+        ((1, 64, 16, 32, 32),),
+        lambda: (torch.randn(64, 32, 2, 2, 2),),
     ),
     Case(
         "conv3d",

@@ -206,6 +206,7 @@ class Trace:
     layers: (module path, module type) in the order of first use, leaves only.
     limits: sentences that say what this trace cannot see.
     confusions: sentences about places where the recorder was unsure (shared modules, lost module stack).
+    kernels: those of nhwc.kernels that were on in the forward pass, and in the backward pass where there was one.
     """
 
     target: str
@@ -223,6 +224,7 @@ class Trace:
     conversion: str = ""
     error: StepError | None = None
     step: Measurement | None = None
+    kernels: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

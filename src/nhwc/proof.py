@@ -72,7 +72,10 @@ class Divergence:
 
 @dataclass(frozen=True, slots=True)
 class VariantProof:
-    """One variant: its outcome with one sentence on why, the results, and the first operator at fault if any."""
+    """One variant: its outcome with one sentence on why, the results, and the first operator at fault if any.
+
+    kernels: those of nhwc.kernels that were on during its run, by name; None where it was not told.
+    """
 
     name: str
     spec: str
@@ -80,6 +83,7 @@ class VariantProof:
     reason: str
     results: tuple[ResultError, ...] = ()
     divergence: Divergence | None = None
+    kernels: tuple[str, ...] | None = None
 
 
 @dataclass(frozen=True)

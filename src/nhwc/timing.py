@@ -56,6 +56,7 @@ class VariantTiming:
     peak_bytes: the most that a step holds in tensors at once above what there was before it; None where not measured.
     warmup_ms: the steps before the first round, the first one with compilation.
     calls: steps that one sample averages. ratio: None for the baseline and for what failed.
+    kernels: those of nhwc.kernels that were on during its steps, by name; None where not set up, or not told.
     failure: why it did not run, one sentence; such a variant has no samples.
     """
 
@@ -68,6 +69,7 @@ class VariantTiming:
     ratio: Ratio | None = None
     verdict: Verdict | None = None
     failure: str = ""
+    kernels: tuple[str, ...] | None = None
 
     @property
     def median_ms(self) -> float | None:

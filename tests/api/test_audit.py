@@ -316,3 +316,28 @@ def test_what_is_gathered_into_contiguous_memory_is_the_culprit(way: str) -> Non
     report = nhwc.audit(Gathers(), torch.randn(2, 3, 16, 16), repeats=0)
     assert [finding.operator for finding in report.culprits] == ["add_" if way == "accumulator" else "stack"]
     assert [finding.operator for finding in report.consequences(report.culprits[0])] == ["conv2d"]
+
+
+def test_the_trace_names_the_kernels_that_were_on(images: torch.Tensor) -> None:
+    assert nhwc.record(Shuffle(), images).kernels == ()
+    with nhwc.kernels.use("pad", "cat"):
+        report = nhwc.audit(Shuffle(), images, train=True, repeats=0)
+        assert nhwc.record(Shuffle(), images).kernels == ("cat", "pad")
+    assert report.trace.kernels == ("cat", "pad")
+    assert nhwc.load_report(report.render("json")) == report
+
+
+def test_kernels_switched_on_inside_a_step_count_where_they_are_on_in_backward_too(images: torch.Tensor) -> None:
+    model = Shuffle()
+
+    def whole() -> None:
+        with nhwc.kernels.use("cat"):
+            model(images).sum().backward()
+
+    def forward_alone() -> None:
+        with nhwc.kernels.use("cat"):
+            loss = model(images).sum()
+        loss.backward()
+
+    assert nhwc.record(whole).kernels == ("cat",)
+    assert nhwc.record(forward_alone).kernels == ()

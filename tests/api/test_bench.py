@@ -266,5 +266,7 @@ def test_kernels_are_on_for_the_steps_of_their_own_variant_alone(images: torch.T
 
     report = nhwc.bench(Watching(), images, variants=["channels_last", "channels_last+kernels"], budget_s=0.5)
     assert [each.failure for each in report.variants] == ["", ""]
+    assert [each.kernels for each in report.variants] == [(), tuple(each.name for each in nhwc.kernels.kernels())]
+    assert nhwc.load_bench(report.render("json")) == report
     assert seen == {False: {0}, True: {len(nhwc.kernels.kernels())}}
     assert nhwc.kernels.active() == ()

@@ -132,6 +132,16 @@ def test_without_the_library_no_kernel_is_named_that_would_do_nothing(
         assert "nhwc.kernels.use(" not in text
 
 
+def test_kernels_that_were_on_without_the_library_are_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    with nhwc.kernels.use("instance_norm"):
+        assert not any("library" in sentence for sentence in audit(Normed(), repeats=0).trace.limits)
+        monkeypatch.setattr(native, "is_available", lambda: False)
+        told = [sentence for sentence in audit(Normed(), repeats=0).trace.limits if "library" in sentence]
+    assert len(told) == 1
+    assert "`nhwc doctor` says what is lost" in told[0]
+    assert not any("library" in sentence for sentence in audit(Normed(), repeats=0).trace.limits)
+
+
 def test_without_the_library_a_kernel_that_is_a_composition_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(native, "is_available", lambda: False)
     (culprit,) = audit(Normed(), repeats=0).culprits

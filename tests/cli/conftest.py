@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from types import ModuleType
@@ -53,6 +53,7 @@ class FakeApi:
 
     report: Report = field(default_factory=make_report)
     calls: list[tuple[torch.nn.Module, tuple[Any, ...], dict[str, Any]]] = field(default_factory=list)
+    kernels: list[tuple[list[str], str]] = field(default_factory=list)
     during: Callable[[], None] = lambda: None
 
     def audit(self, model: torch.nn.Module, *inputs: Any, **options: Any) -> Report:
@@ -67,6 +68,10 @@ class FakeApi:
     def print_report(self, report: Report, console: Any) -> None:
         console.print(f"terminal report of {len(report.findings)} findings")
 
+    def kernels_on(self, names: Sequence[str], device: torch.device) -> AbstractContextManager[None]:
+        self.kernels.append((list(names), str(device)))
+        return nullcontext()
+
     def fake_mode(self) -> AbstractContextManager[object]:
         return FakeTensorMode(allow_non_fake_inputs=True)
 
@@ -75,7 +80,7 @@ class FakeApi:
 def api(monkeypatch: pytest.MonkeyPatch) -> FakeApi:
     fake = FakeApi()
     module = ModuleType("nhwc.api")
-    for name in ("audit", "render", "print_report", "fake_mode"):
+    for name in ("audit", "render", "print_report", "fake_mode", "kernels_on"):
         setattr(module, name, getattr(fake, name))
     monkeypatch.setitem(sys.modules, "nhwc.api", module)
     monkeypatch.setattr(nhwc, "api", module, raising=False)

@@ -182,6 +182,23 @@ def test_many_gradients_at_once_and_forward_ones_are_torchs() -> None:
             torch.testing.assert_close(rows, torch.autograd.functional.jacobian(call, image))
 
 
+@pytest.mark.parametrize("mode", ["nearest", "bilinear", "bicubic"])
+def test_a_gradient_that_is_some_channels_of_a_wider_one_comes_back_in_channels_last(mode: str) -> None:
+    pixels, beside = torch.randn(2, 5, 1, 1), torch.randn(2, 3, 6, 7)
+    grad = torch.randn(2, 8, 6, 7)
+
+    def gradient(of: torch.Tensor, incoming: torch.Tensor) -> torch.Tensor:
+        of = of.detach().requires_grad_()
+        joined = torch.cat([F.interpolate(of, (6, 7), mode=mode), beside], 1)
+        (found,) = torch.autograd.grad(joined, of, incoming)
+        return found
+
+    with nhwc.kernels.use(KERNEL, "slice_backward"):
+        found = gradient(pixels, conformance.canonical(grad))
+    torch.testing.assert_close(found, gradient(pixels, grad))
+    assert found.stride() == conformance.canonical(pixels).stride()
+
+
 def test_nothing_hooks_a_call_without_gradients() -> None:
     image = conformance.canonical(torch.randn(1, 2, 3, 2)).requires_grad_()
     with nhwc.kernels.use(KERNEL), torch.no_grad():

@@ -92,6 +92,22 @@ def test_what_cannot_be_compared_is_refused_with_its_reason(second: Benchmark, r
     assert reason in found
 
 
+def with_kernels(*names: str, told: bool = True) -> Benchmark:
+    last = sample.timing("channels_last", 601.4, sample.FASTER, Verdict.FASTER, kernels=names if told else None)
+    return sample.benchmark(last)
+
+
+def test_other_kernels_are_refused_by_their_names() -> None:
+    (reason,) = refusals(with_kernels("cat", "pad"), with_kernels("cat", "roll", "softmax"))
+    assert reason == (
+        "channels_last ran with other kernels (the first alone with pad, the second alone with roll, softmax)"
+    )
+    (reason,) = refusals(with_kernels(), with_kernels("cat"))
+    assert reason == "channels_last ran with other kernels (the second alone with cat)"
+    assert refusals(with_kernels("cat", "pad"), with_kernels("pad", "cat")) == []
+    assert refusals(with_kernels("cat"), with_kernels(told=False)) == []  # a file from before they were told
+
+
 def test_every_reason_is_given_at_once() -> None:
     second = replace(with_conditions(threads=1, allocator="tcmalloc"), mode="training", unstable=("drift.",))
     assert len(refusals(sample.faster(), second)) == 4

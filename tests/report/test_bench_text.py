@@ -39,6 +39,16 @@ def test_a_console_that_knows_only_ascii_gets_only_ascii(name: str) -> None:
     assert "torch 2.14.1" in raw.getvalue().decode("ascii")
 
 
+def test_kernels_are_named_with_the_variants_that_they_were_on_for() -> None:
+    timings = [
+        sample.timing(name, 9.0, sample.FASTER, Verdict.FASTER, kernels=kernels)
+        for name, kernels in (("a", ("cat", "pad")), ("b", ("cat", "pad")), ("c", ("roll",)), ("d", ()))
+    ]
+    text = render(sample.benchmark(*timings), "text", width=120)
+    assert "Kernels   in a and b cat, pad; in c roll\n" in text
+    assert "Kernels" not in render(sample.faster(), "text", width=120)
+
+
 def test_the_chart_survives_in_ascii() -> None:
     raw = io.BytesIO()
     console = Console(file=io.TextIOWrapper(raw, encoding="ascii", write_through=True), width=100)

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import io
 from collections.abc import Callable
+from dataclasses import replace
 
 import pytest
 from report import sample
 from rich.console import Console
 
+from nhwc.report.to_html import render_html
 from nhwc.report.to_terminal import print_report, render_text
 
 
@@ -55,6 +57,16 @@ def test_markup_and_control_characters_of_users_are_shown_not_obeyed() -> None:
 def test_color_only_where_it_is_asked_for() -> None:
     assert "\x1b[" in render_text(sample.shufflenet(), color=True)
     assert "\x1b" not in render_text(sample.shufflenet())
+
+
+def test_kernels_that_were_on_are_named_and_where_they_step_aside() -> None:
+    report = sample.shufflenet()
+    assert "Kernels" not in render_text(report, width=120)
+    on = replace(report, trace=replace(report.trace, kernels=("cat", "pad")))
+    assert "Kernels   nhwc's own were on: cat, pad\n" in render_text(on, width=120)
+    static = replace(on, trace=replace(on.trace, mode="static"))
+    assert "on: cat, pad; they step aside for fake tensors" in render_text(static, width=120)
+    assert "nhwc&#39;s own were on: cat, pad" in render_html(on)
 
 
 def test_environment_conversion_limits_and_doubts_are_told() -> None:

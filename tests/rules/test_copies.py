@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 from rules.builder import FIRST, LAST, SHAPE, Step, copied
 
-from nhwc.model import Phase, Reorder, Severity
+from nhwc.model import InnerCopy, Phase, Reorder, Severity
 from nhwc.rules import find
 
 BYTES = 2 * 8 * 4 * 4 * 4
@@ -213,6 +213,27 @@ def test_nh102_copy_inside_a_kernel() -> None:
     (finding,) = find(step.trace())
     assert (finding.code, finding.operator, finding.bytes, finding.cause) == ("NH102", "roi_align", BYTES, None)
     assert "nhwc.kernels.use('roi_align')" in finding.advice
+
+
+def test_nh102_not_a_cat_that_writes_a_contiguous_operand_where_it_belongs() -> None:
+    step = Step()
+    x, y = step.input(), step.input(SHAPE, FIRST)
+    wide = (2, 16, 4, 4)
+    step.call("cat", [x, y], step.tensor(wide, LAST), copies=(copied(y, LAST),))
+    assert only(step, "NH102", "NH202") == []
+    step.call("cat", [x, y], step.tensor(wide, FIRST), copies=(copied(x, FIRST),))
+    assert [code for code, _, _ in only(step, "NH102", "NH202")] != []
+
+
+def test_nh102_not_a_kernel_that_copies_in_contiguous_too() -> None:
+    """interpolate of a one-pixel map, whose strides hold in both formats."""
+    step = Step()
+    pixel = step.input((2, 8, 1, 1), FIRST)
+    inside = InnerCopy("aten::copy_", step.tensor(SHAPE, LAST), step.tensor(SHAPE, FIRST))
+    step.call("upsample_bilinear2d", [pixel], step.tensor(SHAPE, FIRST), copies=(inside,))
+    assert only(step, "NH102") == []
+    step.call("upsample_bilinear2d", [step.input()], step.tensor(SHAPE, FIRST), copies=(inside,))
+    assert [code for code, _, _ in only(step, "NH102")] == ["NH102"]
 
 
 def test_nh102_counts_every_copy_inside_a_backward() -> None:

@@ -7,8 +7,9 @@ from dataclasses import replace
 import pytest
 from rules.builder import FIRST, LAST, SHAPE, Step, copied
 
+import nhwc.kernels
 from nhwc.model import Phase, Reorder, Severity
-from nhwc.rules import find
+from nhwc.rules import find, nh205_slow_in_channels_last
 
 BYTES = 2 * 8 * 4 * 4 * 4
 WEIGHT = (8, 8, 3, 3)
@@ -261,6 +262,23 @@ def test_nh205_is_a_note_until_it_is_measured() -> None:
     step.call("native_group_norm", [step.input()], caller="group_norm")
     (finding,) = find(step.trace())
     assert (finding.code, finding.operator, finding.severity) == ("NH205", "group_norm", Severity.NOTE)
+
+
+def test_nh205_not_of_nhwcs_own_kernel() -> None:
+    step = Step()
+    x = step.input()
+    step.call("native_group_norm", [x], caller="group_norm")
+    step.call("_softmax", [x], caller="softmax")
+    assert [finding.operator for finding in find(step.trace(kernels=("cat", "group_norm")), ["NH205"])] == ["softmax"]
+    assert find(step.trace(kernels=("group_norm", "softmax")), ["NH205"]) == []
+
+
+def test_nh205_names_kernels_that_replace_its_operators() -> None:
+    for device in nh205_slow_in_channels_last.SLOW.values():
+        for operator, kernel in device.items():
+            found = nhwc.kernels.replacing(operator)
+            assert found is not None
+            assert found.name == kernel
 
 
 def test_nh205_not_in_contiguous_and_not_on_a_device_without_measurements() -> None:

@@ -11,6 +11,7 @@ import nhwc
 from nhwc.errors import ModelError, RegistryError, VariantError
 from nhwc.variants import Setup, inference_step, parse, parts, prepare, training_step
 from nhwc.variants import registry as registry_of_parts
+from nhwc.variants.kernels import kernels_of
 from nhwc.variants.registry import Kind, part
 
 CPU = torch.device("cpu")
@@ -260,3 +261,36 @@ def test_kernels_are_refused_where_there_are_none() -> None:
     with pytest.raises(VariantError, match="kernels cannot be had here: nhwc's kernels replace operators on the CPU"):
         parse("channels_last+kernels", torch.device("cuda"))
     assert [each.name for each in parse("kernels+channels_last+bf16", CPU)] == ["channels_last", "kernels", "bf16"]
+
+
+def test_single_kernels_are_named_after_a_colon() -> None:
+    (_, model_part) = parse("kernels:pad:cat+channels_last", CPU)
+    assert model_part.name == "kernels:pad:cat"
+    setup = prepare("channels_last+kernels:pad:cat", Net(), (), {}, CPU)
+    assert setup.kernels_on() == ("cat", "pad")
+    assert nhwc.kernels.active() == ()
+
+
+def test_a_variants_kernels_are_told_with_those_that_are_on_already() -> None:
+    assert kernels_of("channels_last", CPU) == ()
+    assert kernels_of("channels_last+kernels:pad", CPU) == ("pad",)
+    with nhwc.kernels.use("cat"):
+        assert kernels_of("contiguous+bf16", CPU) == ("cat",)
+        assert kernels_of("channels_last+kernels:pad", CPU) == ("cat", "pad")
+    assert len(kernels_of("channels_last+kernels", CPU)) == len(nhwc.kernels.kernels())
+
+
+@pytest.mark.parametrize(
+    ("spec", "words"),
+    [
+        ("channels_last+kernels:norm", "variant 'channels_last+kernels:norm': there is no kernel 'norm'"),
+        ("channels_last+kernels:", "there is no kernel ''"),
+        ("channels_last+kernels:pad+kernels:cat", "kernels:pad and kernels:cat exclude each other"),
+        ("channels_last+bf16:pad", "bf16 takes no values; leave out ':pad'"),
+        ("channels_last+kernel:pad", "there is no 'kernel'; did you mean kernels?"),
+    ],
+)
+def test_values_that_a_part_does_not_take_are_refused(spec: str, words: str) -> None:
+    with pytest.raises(RegistryError) as caught:
+        parse(spec)
+    assert words in str(caught.value)

@@ -318,5 +318,6 @@ def test_kernels_are_judged_like_any_other_variant() -> None:
     seen: list[tuple[bool, bool]] = []
     report = nhwc.verify(Net(), torch.randn(2, 3, 16, 16), train=True, variants=["channels_last+kernels"])
     assert report.passed, report
+    assert report.variants[0].kernels == tuple(sorted(each.name for each in nhwc.kernels.kernels()))
     assert set(seen) == {(False, False), (True, True)}  # the kernel served, or the norm's output would be contiguous
     assert nhwc.kernels.active() == ()

@@ -69,6 +69,13 @@ def test_text_tells_outcomes_results_and_the_operator() -> None:
         assert part in text
 
 
+def test_kernels_that_were_on_are_named() -> None:
+    on = replace(REPORT, variants=(replace(REPORT.variants[0], kernels=("cat", "pad")), *REPORT.variants[1:]))
+    assert "nhwc's kernels were on: cat, pad" in str(on)
+    assert "kernels were on" not in str(REPORT)
+    assert nhwc.load_verification(on.render("json")) == on
+
+
 def test_what_passes_says_so() -> None:
     passed = replace(REPORT, variants=REPORT.variants[:1])
     assert passed.passed

@@ -4,6 +4,7 @@ from nhwc.api.auditing import AuditReport, audit, fake_mode, load_report, print_
 from nhwc.api.benching import BenchReport, bench, load_bench
 from nhwc.api.choices import check_variants, every_variant
 from nhwc.api.examining import HealthReport, doctor
+from nhwc.api.switching import kernels_on
 from nhwc.api.verifying import VerifyReport, load_verification, verify
 from nhwc.machine import conditions
 
@@ -19,6 +20,7 @@ __all__ = [
     "doctor",
     "every_variant",
     "fake_mode",
+    "kernels_on",
     "load_bench",
     "load_report",
     "load_verification",

@@ -14,10 +14,10 @@ import torch
 from torch import nn
 from torch.utils._pytree import tree_map
 
+from nhwc import kernels, rules
 from nhwc import report as reports
-from nhwc import rules
 from nhwc.api.progress import Progress, quiet
-from nhwc.api.remedies import with_kernels
+from nhwc.api.remedies import told_without_library, with_kernels
 from nhwc.api.showing import Showing
 from nhwc.conversion import bring, converted
 from nhwc.errors import ConversionError, ModelError, NhwcError, RecordingError
@@ -108,6 +108,7 @@ def record(
         process_group=process_group,
         inner=inner,
         libraries=libraries,
+        kernels_on=kernels.active,
         target=target,
     )
     return record_step(step, *inputs, kwargs=kwargs, options=options)
@@ -157,7 +158,14 @@ def audit(
     # only a model can be tried again in contiguous format, which tells a finding from an error of the user's
     again = isinstance(model, nn.Module) and not static
     options = Options(
-        train=train, loss=loss, amp=amp, static=static, process_group=process_group, keep_error=again, target=target
+        train=train,
+        loss=loss,
+        amp=amp,
+        static=static,
+        process_group=process_group,
+        kernels_on=kernels.active,
+        keep_error=again,
+        target=target,
     )
     keywords = dict(kwargs or {})
     if compile:
@@ -166,6 +174,7 @@ def audit(
     with _in_format(model, inputs, keywords, convert) as (step_inputs, step_keywords, conversion):
         tell("record", 0, 1)
         trace = replace(record_step(model, *step_inputs, kwargs=step_keywords, options=options), conversion=conversion)
+        trace = told_without_library(trace)
         tell("record", 1, 1)
         if trace.error is None and repeats > 0 and not static:
             trace = replace(trace, step=_step_time(model, step_inputs, step_keywords, options, trace, repeats))

@@ -6,7 +6,7 @@ import datetime
 import math
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import Any
 
@@ -110,6 +110,7 @@ def bench(
     with StepGuard():
         torch.manual_seed(seed)
         contenders: list[Contender] = []
+        switched_on: dict[str, tuple[str, ...]] = {}
         refused: dict[str, str] = {}
         for place, each in enumerate(wanted):
             tell(f"preparing {each.name}", place, len(wanted))
@@ -122,6 +123,7 @@ def bench(
                 refused[each.name] = str(error)
                 continue
             contenders.append(Contender(each.name, step, context=setup.surroundings))
+            switched_on[each.name] = setup.kernels_on()
         meter = LoadMeter()
         stopped = _run(contenders, base, device, limits, seed, tell, budget_s)
         load = meter.read(torch.get_num_threads()) if device.type == "cpu" else None
@@ -134,7 +136,11 @@ def bench(
         mode=mode,
         baseline=base,
         variants=tuple(
-            _timing(each, contenders, base, refused, peaks, limits, margin, unstable=bool(unstable)) for each in wanted
+            replace(
+                _timing(each, contenders, base, refused, peaks, limits, margin, unstable=bool(unstable)),
+                kernels=switched_on.get(each.name),
+            )
+            for each in wanted
         ),
         conditions=where,
         inputs=tuple(

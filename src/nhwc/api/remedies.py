@@ -48,6 +48,17 @@ def with_kernels(
     ]
 
 
+def told_without_library(trace: Trace) -> Trace:
+    """``trace`` with a sentence where kernels were on that lack their compiled library."""
+    if not trace.kernels or native.is_available():
+        return trace
+    sentence = (
+        "nhwc's kernels were on without their compiled library: some do nothing then, some less; `nhwc doctor` says "
+        "what is lost"
+    )
+    return replace(trace, limits=(*trace.limits, sentence))
+
+
 def _without_library(finding: Finding, kernel: Kernel) -> Finding:
     """A finding whose kernel would help, if its compiled library were there."""
     if _converts(kernel):  # what is advised against the copy itself is worth more
@@ -88,7 +99,7 @@ def _kernel_of(finding: Finding, trace: Trace) -> Kernel | None:
         return None
     found = [_kernel_of_call(trace.calls[index], trace.calls) for index in finding.call_indices]
     first = found[0]
-    if first is None or any(each is not first for each in found) or first.name in kernels.active():
+    if first is None or any(each is not first for each in found) or first.name in trace.kernels:
         return None
     ranks = {len(meta.shape) for index in finding.call_indices for meta in trace.calls[index].inputs}
     if not ranks & set(first.ranks):

@@ -9,6 +9,7 @@ import typer
 from nhwc.cli import output, preparation
 from nhwc.cli.conditions import Condition, parse_condition, refuse_unanswerable
 from nhwc.cli.exits import ExitCode, one_sentence, say
+from nhwc.cli.kernels import KernelsOption, kernel_names
 from nhwc.cli.options import (
     AmpOption,
     BatchOption,
@@ -21,6 +22,7 @@ from nhwc.cli.options import (
     TargetArgument,
     ThreadsOption,
 )
+from nhwc.errors import TargetError
 
 if TYPE_CHECKING:
     from nhwc.api import AuditReport
@@ -49,6 +51,7 @@ def audit(
     device: DeviceOption = "cpu",
     compile_: CompileOption = False,
     static: StaticOption = False,
+    kernels: KernelsOption = [],  # noqa: B006 - typer copies it
     format_: FormatOption = None,
     output_: OutputOption = [],  # noqa: B006 - typer copies it
     fail_on: FailOption = [],  # noqa: B006 - typer copies it
@@ -69,6 +72,12 @@ def audit(
 
         conditions = [parse_condition(text, sorted(rules.RULES)) for text in fail_on]
         refuse_unanswerable(conditions, static, repeats)
+        names = kernel_names(kernels)
+        if names and (static or compile_):
+            raise TargetError(
+                f"--kernels would do nothing with {'--static' if static else '--compile'}: they step aside for "
+                f"{'fake tensors' if static else 'compiled code'}; leave one out"
+            )
         dtype = preparation.amp_dtype(amp)
         asked = preparation.request(
             target,
@@ -89,19 +98,20 @@ def audit(
 
         with output.progress_line(f"building {target}") as progress:
             chosen = preparation.prepare(asked)
-            report = api.audit(
-                chosen.model,
-                *(chosen.inputs or ()),
-                kwargs=chosen.keywords,
-                train=train,
-                convert=False if as_is else "auto",
-                amp=None if dtype is None else getattr(torch, dtype),
-                compile=compile_,
-                static=static,
-                repeats=repeats,
-                target=chosen.name,
-                progress=progress,
-            )
+            with api.kernels_on(names, torch.device(device)):
+                report = api.audit(
+                    chosen.model,
+                    *(chosen.inputs or ()),
+                    kwargs=chosen.keywords,
+                    train=train,
+                    convert=False if as_is else "auto",
+                    amp=None if dtype is None else getattr(torch, dtype),
+                    compile=compile_,
+                    static=static,
+                    repeats=repeats,
+                    target=chosen.name,
+                    progress=progress,
+                )
         output.emit(
             partial(api.render, report),
             partial(api.print_report, report),

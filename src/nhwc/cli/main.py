@@ -11,6 +11,7 @@ from nhwc.cli.audit import audit
 from nhwc.cli.bench import bench
 from nhwc.cli.doctor import doctor
 from nhwc.cli.exits import ExitCode, say
+from nhwc.cli.kernels import KernelsCommand
 from nhwc.cli.ops import ops
 from nhwc.cli.verify import verify
 
@@ -41,11 +42,11 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     rich_markup_mode=None,
 )
-app.command()(audit)
+app.command(cls=KernelsCommand)(audit)
 app.command()(bench)
 app.command()(doctor)
 app.command()(ops)
-app.command()(verify)
+app.command(cls=KernelsCommand)(verify)
 
 
 def _version(asked: bool) -> None:

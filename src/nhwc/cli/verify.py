@@ -7,6 +7,7 @@ import typer
 
 from nhwc.cli import output, preparation
 from nhwc.cli.exits import ExitCode, one_sentence
+from nhwc.cli.kernels import KernelsOption, kernel_names, with_kernels
 from nhwc.cli.options import (
     BatchOption,
     DebugOption,
@@ -41,6 +42,7 @@ def verify(
     train: TrainOption = False,
     variants: VariantsOption = "channels_last",
     factor: FactorOption = 8.0,
+    kernels: KernelsOption = [],  # noqa: B006 - typer copies it
     reproducer: ReproducerOption = Path(),
     device: DeviceOption = "cpu",
     format_: FormatOption = None,
@@ -62,6 +64,7 @@ def verify(
         specs = [spec.strip() for spec in variants.split(",") if spec.strip()]
         if not specs:
             raise TargetError("--variants names no variant; give channels_last, or several joined by commas")
+        specs = with_kernels(specs, kernel_names(kernels))
         if not factor > 0:
             raise TargetError(f"--factor {factor:g} is not above 0; it says how many times the error is allowed")
         if reproducer.exists() and not reproducer.is_dir():

@@ -1,8 +1,9 @@
 """3-D convolution where torch picks a backend that answers in contiguous: one small volume, float64, transposed ones.
 
-A 1x1x1 convolution is a matrix product on the (N, D, H, W, C) view. In float32 any other runs in oneDNN, which torch
-leaves aside for one small volume and which takes channels last. What remains keeps torch's backend, and its result is
-brought back to channels last in one pass.
+A 1x1x1 convolution is a matrix product on the (N, D, H, W, C) view. In float32 any other runs forward in oneDNN, which
+torch leaves aside for one small volume and which takes channels last. What remains, and the backward passes, are matrix
+products on columns that lie in channels last. With groups torch's backend stays, and its result is brought back to
+channels last in one pass.
 
 The composites that only volumes reach are replaced, not ``aten::convolution``: a 2-D convolution never comes here.
 
@@ -16,14 +17,16 @@ from typing import Any
 
 import torch
 
+from nhwc.kernels import conv3d_columns
+from nhwc.kernels.conv3d_columns import Window
 from nhwc.kernels.dispatcher import is_plain, tracks_forward_gradients
-from nhwc.kernels.layouts import as_channels_last, from_rows, is_channels_last, rows_of
+from nhwc.kernels.layouts import as_channels_last, is_channels_last
 from nhwc.kernels.registry import kernel
 
 CONV3D = kernel(
     "conv3d",
     "3-D convolutions, transposed ones too, where torch picks a backend that answers in contiguous",
-    native="results of its last resort come back to channels last by torch's own, slower copy",
+    native="with groups, results come back to channels last by torch's own, slower copy",
     uses=("conversion",),
     ranks=(5,),
 )
@@ -34,7 +37,7 @@ _NAMES: dict[Any, str] = {} if _BACKENDS is None else {value: name for name, val
 
 
 class _Convolution(torch.autograd.Function):
-    """Torch's own backends, with a result and gradients that are channels last.
+    """A convolution whose result and gradients are channels last.
 
     arguments: stride, padding, dilation, transposed, output padding and groups, as ``aten::convolution`` has them.
     """
@@ -50,19 +53,68 @@ class _Convolution(torch.autograd.Function):
         ctx.save_for_backward(input, weight)
         ctx.bias_sizes = None if bias is None else list(bias.shape)
         ctx.arguments = arguments
-        stride, padding, dilation, transposed, _, groups = arguments
-        if not transposed and input.dtype == torch.float32 and _onednn_takes(weight):
+        stride, padding, dilation, transposed, output_padding, groups = arguments
+        one = groups == 1 and not transposed and _window(weight, arguments).is_element
+        if not (one or transposed) and input.dtype == torch.float32 and _onednn_takes(weight):
             result = torch.ops.aten.mkldnn_convolution(input, weight, bias, padding, stride, dilation, groups)
-        else:
-            result = torch.ops.aten.convolution(input, weight, bias, *arguments)
-        return as_channels_last(result)
+            return as_channels_last(result)
+        if groups > 1:
+            return as_channels_last(torch.ops.aten.convolution(input, weight, bias, *arguments))
+        window = _window(weight, arguments)
+        if not transposed:
+            grid = conv3d_columns.grid_of(input.shape[2:], window)
+            return conv3d_columns.gathered(input, weight, bias, window, grid)
+        image = conv3d_columns.image_of(input.shape[2:], window, output_padding)
+        return conv3d_columns.scattered(input, weight, bias, window, image)
 
     @staticmethod
     def backward(ctx: Any, grad: torch.Tensor) -> tuple[torch.Tensor | None, ...]:
         input, weight = ctx.saved_tensors  # noqa: A001
         wanted = list(ctx.needs_input_grad[:3])
+        if ctx.arguments[-1] == 1 and is_plain(grad) and not torch.is_grad_enabled():
+            return (*_gradients(grad, input, weight, ctx.arguments, wanted), None)
+        # in a backward pass that is differentiated itself, or with groups: torch's own
         found = torch.ops.aten.convolution_backward(grad, input, weight, ctx.bias_sizes, *ctx.arguments, wanted)
         return (*map(_relaid, found), None)
+
+
+def _gradients(
+    grad: torch.Tensor,
+    input: torch.Tensor,  # noqa: A002
+    weight: torch.Tensor,
+    arguments: tuple[Any, ...],
+    wanted: Sequence[bool],
+) -> tuple[torch.Tensor | None, ...]:
+    """Of input, weight and bias, as far as they are wanted."""
+    window, transposed = _window(weight, arguments), arguments[3]
+    grad = as_channels_last(grad)
+    by_input = by_weight = by_bias = None
+    if wanted[0] and transposed:
+        by_input = conv3d_columns.gathered(grad, weight, None, window, input.shape[2:])
+    elif wanted[0] and (around := _around_turned(input, weight, window)) is not None:
+        turned = as_channels_last(weight.flip((2, 3, 4)).transpose(0, 1))
+        by_input = torch.ops.aten.mkldnn_convolution(grad, turned, None, around, window.stride, window.dilation, 1)
+        by_input = as_channels_last(by_input)
+    elif wanted[0]:
+        by_input = conv3d_columns.scattered(grad, weight, None, window, input.shape[2:])
+    if wanted[1]:
+        grid, image = (input, grad) if transposed else (grad, input)
+        by_weight = conv3d_columns.weight_gradient(grid, image, weight, window)
+    if wanted[2]:
+        by_bias = grad.sum((0, 2, 3, 4))
+    return by_input, by_weight, by_bias
+
+
+def _around_turned(input: torch.Tensor, weight: torch.Tensor, window: Window) -> list[int] | None:  # noqa: A002
+    """The padding with which the gradient of the input is a convolution by the turned weight, in oneDNN; else None."""
+    around = [reach - 1 - before for reach, before in zip(window.reach, window.padding, strict=True)]
+    takes = input.dtype == torch.float32 and not window.is_element and _onednn_takes(weight)
+    return around if takes and set(window.stride) == {1} and min(around) >= 0 else None
+
+
+def _window(weight: torch.Tensor, arguments: tuple[Any, ...]) -> Window:
+    stride, padding, dilation, *_ = arguments
+    return Window(tuple(weight.shape[2:]), tuple(stride), tuple(padding), tuple(dilation))
 
 
 @CONV3D.replaces("aten::conv3d", "CompositeImplicitAutograd")
@@ -127,20 +179,11 @@ def _convolution(
     if not _serves(input, weight, bias) or min(dilation) < 1:
         return NotImplemented
     stride, padding, dilation, output_padding = map(_three, (stride, padding, dilation, output_padding))
-    if groups == 1 and not transposed and _is_product(input, weight, bias, stride, padding):
-        return _product(input, weight, bias)  # as fast as any backend of torch's
     arguments = (stride, padding, dilation, transposed, output_padding, groups)
-    if _backend(input, weight, bias, *arguments) not in _LOSING:
+    is_product = groups == 1 and not transposed and _is_product(input, weight, bias, stride, padding)
+    if not is_product and _backend(input, weight, bias, *arguments) not in _LOSING:
         return NotImplemented
     return _Convolution.apply(input, weight, bias, arguments)
-
-
-def _product(input: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor | None) -> torch.Tensor:  # noqa: A002
-    channels, wanted = input.shape[1], weight.shape[0]
-    rows = rows_of(input)
-    flat, matrix = rows.view(-1, channels), weight.permute(0, 2, 3, 4, 1).reshape(wanted, channels).t()
-    product = flat.mm(matrix) if bias is None else torch.addmm(bias, flat, matrix)
-    return from_rows(product.view(*rows.shape[:-1], wanted))
 
 
 def _three(sizes: Sequence[int]) -> list[int]:

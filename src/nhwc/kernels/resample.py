@@ -13,8 +13,9 @@ from typing import Any
 import torch
 
 from nhwc.kernels import native, resample_taps
+from nhwc.kernels.dispatcher import is_plain
 from nhwc.kernels.incoming import with_gradient_in_channels_last
-from nhwc.kernels.layouts import empty_channels_last, loops_serve
+from nhwc.kernels.layouts import as_channels_last, empty_channels_last, loops_serve, pixel_step
 from nhwc.kernels.registry import kernel
 
 INTERPOLATE = kernel(
@@ -92,8 +93,14 @@ def _register_backward(name: str, rank: int, dtypes: tuple[torch.dtype, ...]) ->
     def backward(
         grad_output: torch.Tensor, output_size: Sequence[int], input_size: Sequence[int], *options: Any
     ) -> Any:
-        if grad_output.dim() != rank or not loops_serve(grad_output) or grad_output.dtype not in dtypes:
+        if grad_output.dim() != rank or grad_output.dtype not in dtypes:
             return NotImplemented
+        if not loops_serve(grad_output):
+            if not (is_plain(grad_output) and pixel_step(grad_output) is not None):
+                return NotImplemented
+            grad_output = as_channels_last(grad_output)  # channels of a wider gradient, as behind a cat
+            if not loops_serve(grad_output):
+                return NotImplemented
         before, after = tuple(input_size), tuple(output_size)
         if len(before) != rank or min(before) < 1 or grad_output.shape != (*before[:2], *after):
             return NotImplemented

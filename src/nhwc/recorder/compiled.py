@@ -94,6 +94,7 @@ def record_compiled(model: nn.Module, inputs: Sequence[Any], kwargs: Mapping[str
         parameters=parameters,
         limits=tuple(limits),
         error=failure,
+        kernels=options.kernels_on(),
     )
 
 

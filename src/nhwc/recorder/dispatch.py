@@ -55,6 +55,7 @@ class CallRecorder(TorchDispatchMode):
 
     guard: told of every memory that a call is about to write and that is older than the step.
     correct: what a result is replaced by (static recording), None for nothing.
+    kernels_on: asked at every call which kernels of ours are on.
     """
 
     supports_higher_order_operators = True
@@ -68,6 +69,7 @@ class CallRecorder(TorchDispatchMode):
         *,
         inner: bool = True,
         correct: Correction | None = None,
+        kernels_on: Callable[[], tuple[str, ...]] = tuple,
     ) -> None:
         super().__init__()  # type: ignore[no-untyped-call]
         self.raw: list[RawCall] = []
@@ -78,6 +80,8 @@ class CallRecorder(TorchDispatchMode):
         self._guard = guard
         self._library = library
         self._correct = correct
+        self._kernels_on = kernels_on
+        self._kernels: dict[Phase, set[str]] = {}
         self._sources = SourceLines()
         self._ties = ForwardTies()
         self._born: set[int] = set()
@@ -88,6 +92,11 @@ class CallRecorder(TorchDispatchMode):
         """The call that raised ``error``, None where no operator did; the exception is let go."""
         failed, self._failed = self._failed, None
         return failed[0] if failed is not None and failed[1] is error else None
+
+    def kernels(self) -> tuple[str, ...]:
+        """The kernels that were on in the forward pass, and in the backward pass where there was one, by name."""
+        seen = [names for phase, names in self._kernels.items() if phase is not Phase.OPTIMIZER]
+        return tuple(sorted(set.intersection(*seen))) if seen else ()
 
     def enter_optimizer(self, optimizer: Optimizer) -> None:
         """Calls up to ``leave_optimizer`` are the optimizer's, but for those of a closure that it calls."""
@@ -112,6 +121,7 @@ class CallRecorder(TorchDispatchMode):
         mutates = mutated(func, args, kwargs, inputs)
         operator = str(func)
         place = self._place(index, operator)
+        self._kernels.setdefault(place.phase, set()).update(self._kernels_on())
         makes_node = torch.is_grad_enabled() and any(tensor.requires_grad for tensor in inputs)
         owner = index if place.owner < 0 else place.owner
         self._ties.note(owner, operator, makes_node=makes_node, mutates=bool(mutates))

@@ -94,7 +94,9 @@ class _Recording:
                 device = device_of(self.roots[0][0] if self.roots else None, self.inputs)
                 profiler = KernelProfiler(device)
                 capture = self._library_capture(stack)
-                recorder = CallRecorder(modules, self.tensors, guard, capture, correct=correction)
+                recorder = CallRecorder(
+                    modules, self.tensors, guard, capture, correct=correction, kernels_on=self.options.kernels_on
+                )
                 stack.enter_context(OptimizerWatch(self._on_step(guard, recorder), self._on_done(recorder)))
                 input_metas = tuple(self.tensors.read(tensor) for tensor in tensors_in([self.inputs, self.kwargs]))
                 recorder.inner = self._look_inside(stack, profiler)
@@ -129,6 +131,7 @@ class _Recording:
                 limits=(*self.limits, *modules.unseen, *(correction.limits() if correction is not None else ())),
                 confusions=tuple(modules.confusions),
                 error=self._step_error(),
+                kernels=recorder.kernels(),
             )
         finally:
             # the exception's traceback leads back here: in a cycle it would keep the step's activations alive

@@ -26,6 +26,7 @@ class Options:
     inner, libraries: look inside kernels (profiler) and inside libraries (oneDNN verbose).
     process_group: compare the layouts of all ranks (every rank must record); a DistributedDataParallel model
         compares by itself.
+    kernels_on: answers the names of the kernels of ours that are switched on at the moment.
     keep_error: return the trace up to an exception of the step instead of raising ModelError.
     """
 
@@ -36,6 +37,7 @@ class Options:
     inner: bool = True
     libraries: bool = True
     process_group: Any | None = None
+    kernels_on: Callable[[], tuple[str, ...]] = tuple
     keep_error: bool = False
     target: str = ""
 

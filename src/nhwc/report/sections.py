@@ -25,6 +25,7 @@ def facts(report: Report) -> list[tuple[str, str]]:
         ("Inputs", "; ".join(_input_text(tensor) for tensor in trace.inputs)),
         ("Mode", _MODES.get(trace.mode, trace.mode)),
         ("Formats", trace.conversion or "nothing: the model and its inputs were taken as they are"),
+        ("Kernels", _kernels_text(report)),
         ("Recorded", _recorded(report)),
         ("Step", "" if step is None else _step_text(step.median_ms, step.spread_ms, step.repeats)),
         ("Device", f"{environment.device}, {environment.processor}, {plural(environment.threads, 'thread')}"),
@@ -41,6 +42,15 @@ def limits(report: Report) -> list[str]:
 def confusions(report: Report) -> list[str]:
     """Sentences about places where the recorder was unsure."""
     return [visible(text) for text in report.trace.confusions]
+
+
+def _kernels_text(report: Report) -> str:
+    """Which kernels of ours were on, and where they step aside all the same."""
+    trace = report.trace
+    if not trace.kernels:
+        return ""
+    aside = {"static": "; they step aside for fake tensors", "compiled": "; they step aside for compiled code"}
+    return f"nhwc's own were on: {', '.join(trace.kernels)}{aside.get(trace.mode, '')}"
 
 
 def _recorded(report: Report) -> str:

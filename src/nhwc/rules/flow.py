@@ -15,6 +15,8 @@ COPIES = frozenset({"clone", "_to_copy", "copy_", "copy", "contiguous", "to_form
 CONVOLUTIONS = frozenset(
     {"convolution", "convolution_backward", "mkldnn_rnn_layer", "_convolution", "cudnn_convolution"}
 )
+#: Operators that do nothing but copy their operands into one tensor.
+JOINING = frozenset({"cat", "stack"})
 #: Composite operators by which a user asks for a copy; any other caller of a copy hides it.
 EXPLICIT_CALLERS = frozenset(
     {
@@ -112,7 +114,16 @@ class Flow:
         return min(together, key=lambda index: abs(index - forward.index), default=None)
 
     def copies_of(self, call: Call, *, weights: bool) -> list[InnerCopy]:
-        """Copies inside the kernel that change the format: of activations, or of weights and their gradients."""
+        """Copies inside the kernel that change the format: of activations, or of weights and their gradients.
+
+        None where joining tensors in channels last writes each where it belongs, or where nothing that goes in or
+        comes out is in channels last: such a kernel copies in contiguous format too.
+        """
+        if not weights:
+            if call.name in JOINING and call.index not in self.events:
+                return []
+            if not any(order_of(meta) is Order.PIXELS for meta in (*call.inputs, *call.outputs)):
+                return []
         return [
             copy
             for copy in call.copies

@@ -10,20 +10,28 @@ from nhwc.rules.order import Order, order_of
 from nhwc.rules.registry import Draft, rule
 from nhwc.rules.wording import draft_of
 
-#: Operators that keep the format and were measured slower in it, by device type.
+#: Operators that keep the format and were measured slower in it, by device type, each with nhwc's kernel for it.
 #: group_norm: twice the contiguous time on the CPU; softmax over channels: 1.6 times (torch 2.14).
-SLOW = {"cpu": {"native_group_norm", "native_group_norm_backward", "_softmax", "_log_softmax"}}
+SLOW = {
+    "cpu": {
+        "native_group_norm": "group_norm",
+        "native_group_norm_backward": "group_norm",
+        "_softmax": "softmax",
+        "_log_softmax": "softmax",
+    }
+}
 
 
 @rule("NH205", kind="slow", severity=Severity.WARNING, needs_time=True)
 def find(flow: Flow) -> Iterator[Draft]:
-    """An operator that keeps channels last but is slow in it."""
+    """An operator that keeps channels last but is slow in it, unless nhwc's own kernel ran in its stead."""
     for call in flow.trace.calls:
         if call.phase is Phase.OPTIMIZER or not call.inputs or not call.outputs:
             continue
-        slow = SLOW.get(call.inputs[0].device.partition(":")[0], ())
+        slow = SLOW.get(call.inputs[0].device.partition(":")[0], {})
         if (
             call.name not in slow
+            or slow[call.name] in flow.trace.kernels
             or order_of(call.inputs[0]) is not Order.PIXELS
             or order_of(call.outputs[0]) is not Order.PIXELS
         ):

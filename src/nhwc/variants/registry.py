@@ -1,11 +1,15 @@
-"""The parts that variants are made of, by name; a part registers itself where it is written."""
+"""The parts that variants are made of, by name; a part registers itself where it is written.
+
+A part may take values, written after its name: "channels_last+kernels:pad:cat".
+"""
 
 from __future__ import annotations
 
 import difflib
+import functools
 import itertools
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import IntEnum
 from typing import TYPE_CHECKING
 
@@ -30,16 +34,18 @@ class Kind(IntEnum):
 class Part:
     """One registered part.
 
-    refusal: why a device cannot run it, empty where it can. formats: the memory formats that it changes anything in,
-    empty for all.
+    name: with its values, where a variant gives it some. refusal: why a device cannot run it, empty where it can.
+    formats: the memory formats that it changes anything in, empty for all. check: raises RegistryError for values that
+    it does not take; None where it takes none.
     """
 
     name: str
     kind: Kind
     about: str
-    apply: Callable[[Setup], None]
+    apply: Callable[..., None]
     refusal: Callable[[torch.device], str]
     formats: tuple[str, ...] = ()
+    check: Callable[[tuple[str, ...]], None] | None = None
 
 
 _PARTS: dict[str, Part] = {}
@@ -52,18 +58,20 @@ def part(
     refusal: Callable[[torch.device], str] = lambda _device: "",
     *,
     formats: tuple[str, ...] = (),
-) -> Callable[[Callable[[Setup], None]], Callable[[Setup], None]]:
+    check: Callable[[tuple[str, ...]], None] | None = None,
+) -> Callable[[Callable[..., None]], Callable[..., None]]:
     """Register a function that changes a Setup as the part ``name``; ``about`` is one line for people.
 
+    check: for a part with values, which the function takes after the Setup; raises RegistryError for other ones.
     Raises RegistryError where the name is no lower-case word, or is taken.
     """
     if not name.isidentifier() or name != name.lower():
         raise RegistryError(f"a part of a variant is named by a lower-case word, got {name!r}")
 
-    def register(apply: Callable[[Setup], None]) -> Callable[[Setup], None]:
+    def register(apply: Callable[..., None]) -> Callable[..., None]:
         if name in _PARTS:
             raise RegistryError(f"the part {name!r} is registered twice; give the second another name")
-        _PARTS[name] = Part(name, kind, about, apply, refusal, formats)
+        _PARTS[name] = Part(name, kind, about, apply, refusal, formats, check)
         return apply
 
     return register
@@ -77,20 +85,20 @@ def parts() -> tuple[Part, ...]:
 def parse(spec: str, device: torch.device | None = None) -> tuple[Part, ...]:
     """The parts of a variant such as "channels_last+bf16", in the order in which they apply.
 
-    Raises RegistryError for an unknown part, two of a kind, or no memory format; VariantError where ``device`` cannot
-    run one.
+    Raises RegistryError for an unknown part, values that it does not take, two of a kind, or no memory format;
+    VariantError where ``device`` cannot run one.
 
     >>> [each.name for each in parse("compile+channels_last")]
     ['channels_last', 'compile']
     """
-    names = [name.strip() for name in spec.split("+")]
-    unknown = [name for name in names if name not in _PARTS]
+    written = [name.strip() for name in spec.split("+")]
+    unknown = [name for name in (each.partition(":")[0] for each in written) if name not in _PARTS]
     if unknown:
         known = [each.name for each in parts()]
         near = difflib.get_close_matches(unknown[0], known, n=1)
         hint = f"did you mean {near[0]}?" if near else f"join some of {', '.join(known)} by +"
         raise RegistryError(f"variant {spec!r}: there is no {unknown[0]!r}; {hint}")
-    chosen = sorted((_PARTS[name] for name in names), key=lambda each: each.kind)
+    chosen = sorted((_with_values(spec, each) for each in written), key=lambda each: each.kind)
     for earlier, later in itertools.pairwise(chosen):
         if earlier.kind is later.kind:
             raise RegistryError(f"variant {spec!r}: {earlier.name} and {later.name} exclude each other; leave one out")
@@ -102,3 +110,22 @@ def parse(spec: str, device: torch.device | None = None) -> tuple[Part, ...]:
         if reason:
             raise VariantError(f"{each.name} cannot be had here: {reason}")
     return tuple(chosen)
+
+
+def _with_values(spec: str, written: str) -> Part:
+    """The part ``written`` in ``spec``, which puts its values into what it does."""
+    name, *values = written.split(":")
+    found = _PARTS[name]
+    if not values:
+        return found
+    if found.check is None:
+        raise RegistryError(f"variant {spec!r}: {name} takes no values; leave out {written.removeprefix(name)!r}")
+    try:
+        found.check(tuple(values))
+    except RegistryError as error:
+        raise RegistryError(f"variant {spec!r}: {error}") from error
+    return replace(found, name=written, apply=functools.partial(_apply, found.apply, tuple(values)))
+
+
+def _apply(apply: Callable[..., None], values: tuple[str, ...], setup: Setup) -> None:
+    apply(setup, *values)

@@ -13,6 +13,7 @@ from torch import nn
 from torch.optim import Optimizer
 from torch.utils._pytree import tree_map
 
+from nhwc import kernels
 from nhwc.errors import ModelError
 from nhwc.variants.registry import parse
 
@@ -45,6 +46,11 @@ class Setup:
             for context in self.around:
                 stack.enter_context(context())
             yield
+
+    def kernels_on(self) -> tuple[str, ...]:
+        """The kernels of nhwc.kernels that are on while a step runs, by name."""
+        with self.surroundings():
+            return kernels.active()
 
     def forward(self, loss: Callable[[Any], Any] | None = None) -> Any:
         """The model's output, or what ``loss`` makes of it, inside the contexts of a forward pass."""

@@ -15,6 +15,7 @@ from nhwc.proof import Divergence, Outcome, ResultError, VariantProof, Verificat
 from nhwc.recorder.run import first_line
 from nhwc.recorder.state import StepGuard
 from nhwc.variants import parse
+from nhwc.variants.kernels import kernels_of
 from nhwc.variants.registry import Kind
 from nhwc.verification.contiguous import CONTIGUOUS, Base, ContiguousRuns, Progress, draws_unsaid
 from nhwc.verification.judge import LOW_EPSILON
@@ -57,7 +58,7 @@ class Verifier:
             proofs = []
             for place, spec in enumerate(specs):
                 self.tell(f"run {spec}", place + 3, total)
-                proofs.append(self._prove(spec))
+                proofs.append(replace(self._prove(spec), kernels=kernels_of(spec, self.subject.device)))
             self.tell("verified", total, total)
         return Verification(
             target,

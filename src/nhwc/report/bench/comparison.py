@@ -198,8 +198,25 @@ def _variant_refusals(first: Benchmark, second: Benchmark) -> list[str]:
         for name, spec in specs.items()
         if name in others and others[name] != spec
     ]
+    reasons += _kernel_refusals(first, second)
     if not reasons and not changes(first, second):
         reasons.append("no variant has a ratio in both")
+    return reasons
+
+
+def _kernel_refusals(first: Benchmark, second: Benchmark) -> list[str]:
+    """Variants that ran with other kernels of ours; what does not tell them (an older file) is not refused for it."""
+    others = {each.name: each.kernels for each in second.variants}
+    reasons = []
+    for variant in first.variants:
+        one, other = variant.kernels, others.get(variant.name)
+        if one is not None and other is not None and set(one) != set(other):
+            only = [
+                f"the {place} alone with {', '.join(sorted(extra))}"
+                for place, extra in (("first", {*one} - {*other}), ("second", {*other} - {*one}))
+                if extra
+            ]
+            reasons.append(f"{visible(variant.name)} ran with other kernels ({visible(', '.join(only))})")
     return reasons
 
 

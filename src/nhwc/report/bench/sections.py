@@ -52,6 +52,7 @@ def facts(benchmark: Benchmark) -> list[tuple[str, str]]:
         ("Inputs", "; ".join(f"{shape_text(shape)} {dtype}" for shape, dtype in benchmark.inputs)),
         ("Batch", "" if benchmark.batch is None else str(benchmark.batch)),
         ("Measured", f"every variant once a round, in random order (seed {benchmark.seed}){each}; {judged}"),
+        ("Kernels", _kernels_text(benchmark)),
         ("Device", f"{where.device}, {where.processor}, {where.cores:g} cores, {plural(where.threads, 'thread')}"),
         ("Memory", where.allocator),
         ("System", where.system),
@@ -60,6 +61,15 @@ def facts(benchmark: Benchmark) -> list[tuple[str, str]]:
         ("Started", benchmark.started),
     ]
     return [(label, visible(text)) for label, text in rows if text]
+
+
+def _kernels_text(benchmark: Benchmark) -> str:
+    """Which kernels of ours were on during which variants' steps."""
+    by_names: dict[tuple[str, ...], list[str]] = {}
+    for variant in benchmark.variants:
+        if variant.kernels:
+            by_names.setdefault(variant.kernels, []).append(variant.name)
+    return "; ".join(f"in {' and '.join(variants)} {', '.join(names)}" for names, variants in by_names.items())
 
 
 def settings_text(conditions: Conditions) -> str:

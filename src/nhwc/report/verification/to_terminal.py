@@ -58,6 +58,8 @@ class _Page(Paper):
     def variant(self, variant: VariantProof) -> None:
         self.line(f"{variant.name}: {variant.outcome.value}", _STYLES[variant.outcome])
         self.row("•", f"{variant.reason}.", indent=2)
+        if variant.kernels:
+            self.row("•", f"nhwc's kernels were on: {', '.join(variant.kernels)}", "dim", indent=2)
         for result in worst_results(variant):
             self.row("•", result_text(result), indent=2)
         more = more_text(variant)
