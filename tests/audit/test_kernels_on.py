@@ -20,7 +20,7 @@ from nhwc.model import Finding, Severity
 pytestmark = [pytest.mark.usefixtures("few_threads"), pytest.mark.filterwarnings("ignore::UserWarning")]
 
 #: Model → what it asks for in so many words: raft_small calls contiguous() on what it samples.
-ASKED_FOR = {"raft_small": ("NH101", "contiguous")}
+ASKED_FOR = dict.fromkeys(("raft_small", "raft_small, one pair"), ("NH101", "contiguous"))
 
 
 def unet3d() -> tuple[nn.Module, tuple[Any, ...]]:
@@ -40,6 +40,11 @@ def zoo(name: str, *, train: bool = True) -> Callable[[], tuple[nn.Module, tuple
     return made
 
 
+def one_pair() -> tuple[nn.Module, tuple[Any, ...]]:
+    """A view of one sample may have any stride for the batch."""
+    return models.optical_flow.raft_small(), (torch.randn(1, 3, 128, 128), torch.randn(1, 3, 128, 128))
+
+
 def small_clip() -> tuple[nn.Module, tuple[Any, ...]]:
     """One small volume, for which torch picks the backends that answer in contiguous."""
     return models.video.r3d_18(), (torch.randn(1, 3, 8, 48, 48),)
@@ -52,6 +57,8 @@ MODELS = {
     "raft_small": (zoo("raft_small"), True),
     "shufflenet_v2_x1_0": (zoo("shufflenet_v2_x1_0"), True),
     "residual U-Net 3-D": (unet3d, True),
+    "raft_small, one pair": (one_pair, True),
+    "shufflenet_v2_x1_0, one image": (zoo("shufflenet_v2_x1_0", train=False), False),
 }
 
 

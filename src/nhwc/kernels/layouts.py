@@ -54,7 +54,7 @@ def _pixel_step(shape: Sequence[int], strides: Sequence[int]) -> int | None:
         return None
     step = expected = strides[-1]
     for dim in (*range(len(shape) - 1, 1, -1), 0):
-        if strides[dim] != expected:
+        if strides[dim] != expected and shape[dim] != 1:
             return None
         expected *= shape[dim]
     return step if step >= shape[1] else None

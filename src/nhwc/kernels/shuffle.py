@@ -39,9 +39,8 @@ class _Relaid(torch.autograd.Function):
         ctx.innermost = innermost
         samples, a, b, height, width = tensor.shape
         result = torch.empty_strided(tensor.shape, _strides(tensor.shape, innermost), dtype=tensor.dtype, device="cpu")
-        turned = tensor.stride() == _strides(tensor.shape, 3 - innermost)
         if (
-            turned
+            _lies(tensor, 3 - innermost)
             and native.is_available()
             and tensor.element_size() <= 8
             and not (tensor.is_conj() or tensor.is_neg())
@@ -98,7 +97,13 @@ def _is_turned(tensor: torch.Tensor) -> bool:
     _, a, b, height, width = tensor.shape
     if a < 2 or b < 2 or height * width < 2 or not tensor.numel() or tracks_forward_gradients():
         return False
-    return tensor.stride() == _strides(tensor.shape, 1)
+    return _lies(tensor, 1)
+
+
+def _lies(tensor: torch.Tensor, innermost: int) -> bool:
+    """Whether the strides are those of ``_strides``; a view of one sample has any for the batch."""
+    strides, wanted = tensor.stride(), _strides(tensor.shape, innermost)
+    return strides[1:] == wanted[1:] and (strides[0] == wanted[0] or tensor.shape[0] == 1)
 
 
 def _strides(shape: Sequence[int], innermost: int) -> tuple[int, ...]:
