@@ -77,7 +77,7 @@ def grid_sampler_backward(
         total = torch.empty_strided(input.shape, strides, dtype=sums_of(input.dtype), device=input.device).zero_()
     modes = interpolation_mode, padding_mode, align_corners
     rows = math.prod(grid.shape[1:-1])
-    tile_rows, tile_channels = gpu.tile(rows, input.shape[1], elements=1024)
+    tile_rows, tile_channels = gpu.tile(rows, input.shape[1], elements=512)
     row_blocks = gpu.blocks(rows, tile_rows)
     with gpu.on_device_of(input):
         programs.sample_backward[(input.shape[0] * row_blocks,)](

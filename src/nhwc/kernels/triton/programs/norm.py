@@ -130,13 +130,14 @@ def normalize(
     scale = tl.load(deviation + group, mask=known, other=0.0)
     if has_weight:
         scale *= tl.load(weight + channel, mask=known, other=0.0).to(sums)
-    at = sample.to(tl.int64) * rows * channels + row[:, None] * channels + channel[None, :]
+    begin = sample.to(tl.int64) * rows * channels
+    at = row[:, None] * channels + channel[None, :]
     inside = (row < rows)[:, None] & known[None, :]
-    values = tl.load(source + at, mask=inside, other=0.0).to(sums)
+    values = tl.load(source + begin + at, mask=inside, other=0.0).to(sums)
     result = (values - center[None, :]) * scale[None, :]
     if has_bias:
         result += tl.load(bias + channel, mask=known, other=0.0).to(sums)[None, :]
-    tl.store(target + at, result.to(target.dtype.element_ty), mask=inside)
+    tl.store(target + begin + at, result.to(target.dtype.element_ty), mask=inside)
 
 
 @triton.jit
@@ -171,12 +172,14 @@ def products(
     first = place % chunks * chunk_rows
     last = tl.minimum(first + chunk_rows, rows)
     begin = sample.to(tl.int64) * rows * channels
+    grad += begin
+    source += begin
     products_sum = tl.zeros((tile_channels,), sums)
     plain_sum = tl.zeros((tile_channels,), sums)
     for start in range(first, last, tile_rows):
         row = start + tl.arange(0, tile_rows)
         inside = (row < last)[:, None] & known[None, :]
-        at = begin + row[:, None] * channels + channel[None, :]
+        at = row[:, None] * channels + channel[None, :]
         incoming = tl.load(grad + at, mask=inside, other=0.0).to(sums)
         values = tl.load(source + at, mask=inside, other=0.0).to(sums)
         from_mean = tl.where(inside, values - center[None, :], 0.0)
@@ -259,14 +262,15 @@ def normalize_backward(
     scale = tl.load(deviation + group, mask=known, other=0.0)
     along = tl.load(weighted_mean + group, mask=known, other=0.0) * scale
     level = tl.load(plain_mean + group, mask=known, other=0.0)
-    at = sample.to(tl.int64) * rows * channels + row[:, None] * channels + channel[None, :]
+    begin = sample.to(tl.int64) * rows * channels
+    at = row[:, None] * channels + channel[None, :]
     inside = (row < rows)[:, None] & known[None, :]
-    incoming = tl.load(grad + at, mask=inside, other=0.0).to(sums)
-    values = tl.load(source + at, mask=inside, other=0.0).to(sums)
+    incoming = tl.load(grad + begin + at, mask=inside, other=0.0).to(sums)
+    values = tl.load(source + begin + at, mask=inside, other=0.0).to(sums)
     if has_weight:
         incoming *= tl.load(weight + channel, mask=known, other=0.0).to(sums)[None, :]
     result = (incoming - level[None, :] - (values - center[None, :]) * along[None, :]) * scale[None, :]
-    tl.store(target + at, result.to(target.dtype.element_ty), mask=inside)
+    tl.store(target + begin + at, result.to(target.dtype.element_ty), mask=inside)
 
 
 @triton.jit

@@ -99,7 +99,7 @@ def average(
     if overridden:
         result = total / divided_by
     else:
-        result = total / (by_depth * by_height * by_width)[:, None]
+        result = total / tl.where(known, by_depth * by_height * by_width, 1)[:, None]
     target += sample * out_pixels * channels
     mask = known[:, None] & (channel < channels)[None, :]
     tl.store(target + row[:, None] * channels + channel[None, :], result.to(target.dtype.element_ty), mask=mask)
