@@ -1,4 +1,4 @@
-"""Triton's kernels without a GPU: run by its interpreter, and compiled by its compiler, each in a process of its own."""
+"""Triton's kernels without a GPU: run by its interpreter and compiled by its compiler, in processes of their own."""
 
 from __future__ import annotations
 

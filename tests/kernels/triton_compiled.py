@@ -8,11 +8,12 @@ from __future__ import annotations
 
 import importlib
 import pkgutil
+import sys
 from collections.abc import Callable
 from typing import Any
 
 import torch
-from torch.nn import functional as F
+from torch.nn import functional as F  # noqa: N812 the usual name
 
 import nhwc
 from nhwc.kernels import gpu
@@ -47,7 +48,8 @@ def compile_instead(self: Any, *arguments: Any, grid: Any, warmup: bool, **optio
         elif isinstance(value, torch.Tensor):
             signature[each.name] = TYPES[value.dtype]
         else:
-            assert type(value) is int and abs(value) < 2**31, f"{each.name} is {value!r}"
+            assert type(value) is int, f"{each.name} is {value!r}"
+            assert abs(value) < 2**31
             signature[each.name] = "i32"
     assert all(0 < size < (2**31, 65536)[place > 0] for place, size in enumerate(grid))
     for capability in CAPABILITIES:
@@ -105,7 +107,7 @@ def main() -> None:
         if isinstance(value, JITFunction) and not name.startswith("_")
     }
     assert compiled == written, f"not compiled: {written - compiled}"
-    print(f"every program was compiled: {', '.join(sorted(compiled))}")
+    sys.stdout.write(f"every program was compiled: {', '.join(sorted(compiled))}\n")
 
 
 if __name__ == "__main__":

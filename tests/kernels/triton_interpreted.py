@@ -1,6 +1,6 @@
-"""Triton's kernels on the CPU's tensors, by its interpreter: run by test_triton.py, in a process with TRITON_INTERPRET=1.
+"""Triton's kernels on the CPU's tensors, by its interpreter: test_triton.py runs it where TRITON_INTERPRET is 1.
 
-What is registered for CUDA stands in at the CPU's keys here, so that the requirements on a kernel are those of the CPU's.
+What is registered for CUDA stands in at the CPU's keys here, and is asked what the CPU's kernels are asked.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ import torch
 from kernels import conformance
 from kernels.conformance import Sample, canonical, gradient_for, outputs_of, switched
 from kernels.requirements import asked, keeps
-from torch.nn import functional as F
+from torch.nn import functional as F  # noqa: N812 the usual name
 
 import nhwc
 from nhwc.kernels import gpu
@@ -29,7 +29,8 @@ CUDNN = {"aten::cudnn_grid_sampler", "aten::cudnn_grid_sampler_backward"}
 @pytest.fixture(scope="module")
 def counts() -> Iterator[Counter[str]]:
     """How many calls of each operator its kernel for CUDA answered; it stands in on the CPU meanwhile."""
-    assert gpu.is_interpreted() and gpu.has_triton()
+    assert gpu.is_interpreted()
+    assert gpu.has_triton()
     found: Counter[str] = Counter()
     before = {kernel.name: list(kernel.replacements) for kernel in nhwc.kernels.kernels()}
     for kernel in nhwc.kernels.kernels():
@@ -72,12 +73,16 @@ NORMS = [
 INSTANCES = [
     Sample("plain", F.instance_norm, ((2, 5, 4, 6),)),
     Sample(
-        "affine, 3-D", lambda x, weight, bias: F.instance_norm(x, None, None, weight, bias), ((1, 3, 2, 3, 4), (3,), (3,))
+        "affine, 3-D",
+        lambda x, weight, bias: F.instance_norm(x, None, None, weight, bias),
+        ((1, 3, 2, 3, 4), (3,), (3,)),
     ),
 ]
 POOLS = [
     Sample("overlapping", lambda x: F.avg_pool3d(x, 3, 2, 1), ((2, 5, 5, 4, 6),)),
-    Sample("ceil, without padding", lambda x: F.avg_pool3d(x, (2, 3, 1), 2, (1, 1, 0), True, False), ((2, 3, 5, 6, 4),)),
+    Sample(
+        "ceil, without padding", lambda x: F.avg_pool3d(x, (2, 3, 1), 2, (1, 1, 0), True, False), ((2, 3, 5, 6, 4),)
+    ),
     Sample("a divisor", lambda x: F.avg_pool3d(x, 2, divisor_override=3), ((1, 3, 4, 5, 2),)),
     Sample("many tiles", lambda x: F.avg_pool3d(x, 2, 1), ((1, 130, 2, 3, 3),)),
 ]
@@ -103,6 +108,11 @@ GRIDS = [
     sampled("nearest", "reflection", True),
     sampled("nearest", "zeros", False, volume=True),
 ]
+SOFTMAXES = [
+    Sample("over channels", lambda x: x.softmax(1), ((2, 5, 3, 4),)),
+    Sample("over rows", lambda x: x.log_softmax(2), ((2, 5, 3, 4, 2),)),
+]
+ROLLS = [Sample("two dimensions", lambda x: x.roll((1, -2), (2, 3)), ((2, 5, 3, 4),))]
 SHUFFLES = [Sample("the operator", lambda x: F.channel_shuffle(x, 3), ((2, 6, 3, 4),))]
 
 ALL = {
@@ -112,15 +122,20 @@ ALL = {
     "adaptive_avg_pool": ADAPTIVE,
     "grid_sample": GRIDS,
     "channel_shuffle": SHUFFLES,
+    "softmax": SOFTMAXES,
+    "roll": ROLLS,
 }
-ARITHMETIC = {name: samples for name, samples in ALL.items() if name != "channel_shuffle"}
-WITHOUT_GRIDS = {name: samples for name, samples in ALL.items() if name != "grid_sample"}
+MOVED = {"channel_shuffle", "roll"}
+ARITHMETIC = {name: samples for name, samples in ALL.items() if name not in MOVED}
+#: The others have an operand, or a backward, whose layout is not theirs to choose.
+LAID_OUT = {name: samples for name, samples in ALL.items() if name not in {"grid_sample", "roll"}}
 
 
 @keeps(
     asked("group_norm", NORMS, "accuracy"),
-    *(asked(name, samples[:1], "channels last") for name, samples in WITHOUT_GRIDS.items()),
-    *(asked(name, samples[1:], "channels last", hows=["contiguous"]) for name, samples in WITHOUT_GRIDS.items()),
+    *(asked(name, samples[:1], "channels last") for name, samples in LAID_OUT.items()),
+    *(asked(name, samples[1:], "channels last", hows=["contiguous"]) for name, samples in LAID_OUT.items()),
+    asked("roll", ROLLS, "channels last", hows=["channels_last"]),
 )
 def test_a_kernel_keeps_to_what_those_of_the_cpu_keep_to(check: Callable[[], None], served: Counter[str]) -> None:
     check()
@@ -222,6 +237,16 @@ def test_a_large_mean_costs_no_digits(served: Counter[str]) -> None:
     assert conformance.error(found, exact) <= 2.0 * conformance.error(F.group_norm(shifted, 4), exact) + 1e-6
 
 
+@pytest.mark.parametrize("name", ["silu", "hardswish", "relu6", "elu", "gelu", "mish"])
+def test_activations_gradients_follow_their_input(name: str, served: Counter[str]) -> None:
+    x = canonical(torch.randn(2, 5, 3, 4)).requires_grad_()
+    with switched("activation_backward"):
+        (found,) = torch.autograd.grad(getattr(F, name)(x).mean((2, 3)).sum(), x)
+    assert served.total() == 1
+    assert conformance.is_canonical(found)
+    torch.testing.assert_close(found, torch.autograd.grad(getattr(F, name)(x).mean((2, 3)).sum(), x)[0])
+
+
 def test_norms_are_the_same_bits_in_every_run(counts: Counter[str]) -> None:
     x = canonical(torch.randn(1, 130, 8, 10))
     with switched("group_norm"):
@@ -312,5 +337,3 @@ def test_only_the_gradients_that_are_wanted() -> None:
     _, mean, rstd = norm.native_group_norm(x, weight, None, 2, 6, 9, 3, 1e-5)
     found = norm.native_group_norm_backward(x, x, mean, rstd, weight, 2, 6, 9, 3, [False, True, False])
     assert [each is None for each in found] == [True, False, True]
-
-

@@ -54,7 +54,7 @@ def serves(tensor: torch.Tensor) -> bool:
         and is_plain(tensor)
         and lies_channels_last(tensor)
         and tensor.dtype in DTYPES
-        and 0 < tensor.numel()
+        and tensor.numel() > 0
         and tensor.numel() // tensor.shape[0] < LARGEST_SAMPLE
     )
 

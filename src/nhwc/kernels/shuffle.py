@@ -13,7 +13,7 @@ from typing import Any
 
 import torch
 
-from nhwc.kernels import native
+from nhwc.kernels import gpu, native
 from nhwc.kernels.dispatcher import is_plain, tracks_forward_gradients
 from nhwc.kernels.layouts import lies_channels_last
 from nhwc.kernels.registry import kernel
@@ -41,7 +41,9 @@ class _Relaid(torch.autograd.Function):
     def forward(ctx: Any, tensor: torch.Tensor, innermost: int) -> torch.Tensor:
         ctx.innermost = innermost
         samples, a, b, height, width = tensor.shape
-        result = torch.empty_strided(tensor.shape, _strides(tensor.shape, innermost), dtype=tensor.dtype, device=tensor.device)
+        result = torch.empty_strided(
+            tensor.shape, _strides(tensor.shape, innermost), dtype=tensor.dtype, device=tensor.device
+        )
         turned = tensor.stride() == _strides(tensor.shape, 3 - innermost)
         if (
             turned
@@ -62,6 +64,7 @@ class _Relaid(torch.autograd.Function):
 
 
 @SHUFFLE.replaces("aten::clone", "AutogradCPU")
+@SHUFFLE.replaces("aten::clone", "AutogradCUDA", where=gpu.is_present)
 def clone(self: torch.Tensor, *, memory_format: torch.memory_format | None = None) -> Any:
     # where contiguous copies, when code above autograd calls it; kernels, which read the memory of what they made
     # contiguous, call below it
@@ -87,6 +90,10 @@ def reshape(self: torch.Tensor, shape: Sequence[int]) -> Any:
 @SHUFFLE.replaces("aten::channel_shuffle", "AutogradCPU")
 @SHUFFLE.replaces("aten::native_channel_shuffle")
 @SHUFFLE.replaces("aten::native_channel_shuffle", "AutogradCPU")
+@SHUFFLE.replaces("aten::channel_shuffle", "CUDA", where=gpu.is_present)
+@SHUFFLE.replaces("aten::channel_shuffle", "AutogradCUDA", where=gpu.is_present)
+@SHUFFLE.replaces("aten::native_channel_shuffle", "CUDA", where=gpu.is_present)
+@SHUFFLE.replaces("aten::native_channel_shuffle", "AutogradCUDA", where=gpu.is_present)
 def channel_shuffle(self: torch.Tensor, groups: int) -> Any:
     if self.dim() != 4 or not is_plain(self) or not lies_channels_last(self) or groups < 2 or self.shape[1] % groups:
         return NotImplemented

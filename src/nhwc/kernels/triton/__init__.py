@@ -5,6 +5,6 @@ Each file adds replacements at CUDA's dispatch keys to the kernels that the file
 
 from __future__ import annotations
 
-from nhwc.kernels.triton import conversion, grid_sample, norm, pool_average, shuffle
+from nhwc.kernels.triton import conversion, grid_sample, norm, pool_average
 
-__all__ = ["conversion", "grid_sample", "norm", "pool_average", "shuffle"]
+__all__ = ["conversion", "grid_sample", "norm", "pool_average"]

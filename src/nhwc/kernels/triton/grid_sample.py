@@ -119,7 +119,7 @@ def _serves(input: torch.Tensor, grid: torch.Tensor, mode: int, padding: int) ->
         and grid.dim() == input.dim()
         and grid.shape[0] == input.shape[0]
         and grid.shape[-1] == dims
-        and 0 < grid.numel()
+        and grid.numel() > 0
         and math.prod(grid.shape[1:-1]) * input.shape[1] < gpu.LARGEST_SAMPLE
         and not grid.is_neg()
         and grid.layout is torch.strided

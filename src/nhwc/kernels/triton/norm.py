@@ -213,4 +213,3 @@ def _fit(input: torch.Tensor, *parameters: torch.Tensor | None) -> bool:  # noqa
     """Whether the per-channel ``parameters`` are what torch takes with such an input, and of one dtype."""
     given = [each for each in parameters if each is not None]
     return all(fits(each, input) for each in given) and len({each.dtype for each in given}) <= 1
-

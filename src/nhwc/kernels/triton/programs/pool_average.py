@@ -97,12 +97,12 @@ def average(
                 mask = inside[:, None] & (channel < channels)[None, :]
                 total += tl.load(source + pixel[:, None] * channels + channel[None, :], mask=mask, other=0.0).to(sums)
     if overridden:
-        result = total / divided_by
+        total /= divided_by
     else:
-        result = total / tl.where(known, by_depth * by_height * by_width, 1)[:, None]
+        total /= tl.where(known, by_depth * by_height * by_width, 1)[:, None]
     target += sample * out_pixels * channels
     mask = known[:, None] & (channel < channels)[None, :]
-    tl.store(target + row[:, None] * channels + channel[None, :], result.to(target.dtype.element_ty), mask=mask)
+    tl.store(target + row[:, None] * channels + channel[None, :], total.to(target.dtype.element_ty), mask=mask)
 
 
 @triton.jit
