@@ -30,6 +30,7 @@ def interpreted(*arguments: str) -> str:
     return done.stdout
 
 
+@pytest.mark.timeout(900)
 def test_the_interpreter_finds_every_kernel_right() -> None:
     assert " passed" in interpreted()
 
