@@ -79,5 +79,6 @@ def test_loading_the_package_does_not_load_triton() -> None:
 
 def test_a_tensor_of_the_cpu_is_not_the_gpus() -> None:
     assert not gpu.is_interpreted()
+    assert not NO_GPU or not gpu.has_triton()
     assert not gpu.serves(torch.randn(2, 4, 3, 3).to(memory_format=torch.channels_last))
     assert nhwc.kernels.active() == ()

@@ -87,7 +87,6 @@ def main() -> None:
     from triton.runtime.jit import JITFunction
 
     gpu.is_interpreted = lambda: True  # type: ignore[assignment] # the gates let tensors of the CPU through
-    gpu.has_triton.cache_clear()
     JITFunction.run = compile_instead
     for kernel in nhwc.kernels.kernels():
         for_cuda = [each for each in kernel.replacements if "CUDA" in each.key and "cudnn" not in each.operator]

@@ -30,7 +30,6 @@ CUDNN = {"aten::cudnn_grid_sampler", "aten::cudnn_grid_sampler_backward"}
 def counts() -> Iterator[Counter[str]]:
     """How many calls of each operator its kernel for CUDA answered; it stands in on the CPU meanwhile."""
     assert gpu.is_interpreted()
-    assert gpu.has_triton()
     found: Counter[str] = Counter()
     before = {kernel.name: list(kernel.replacements) for kernel in nhwc.kernels.kernels()}
     for kernel in nhwc.kernels.kernels():

@@ -24,6 +24,7 @@ _LONGEST = 2**15
 LARGEST_SAMPLE = 2**31 - 2**16
 
 
+@cache
 def is_interpreted() -> bool:
     """Whether Triton's interpreter stands in for a GPU in this process."""
     return os.environ.get("TRITON_INTERPRET") == "1"
@@ -37,20 +38,19 @@ def is_present() -> bool:
 
 @cache
 def has_triton() -> bool:
-    """Whether kernels in Triton can run: there is a GPU, or the interpreter, and triton is installed."""
-    return (is_present() or is_interpreted()) and importlib.util.find_spec("triton") is not None
+    """Whether there is a GPU, and triton is installed."""
+    return is_present() and importlib.util.find_spec("triton") is not None
 
 
-def is_on_gpu(tensor: torch.Tensor) -> bool:
-    """Whether Triton's kernels reach the memory of ``tensor``."""
-    return tensor.is_cuda or (tensor.is_cpu and is_interpreted())
+def reaches(tensor: torch.Tensor) -> bool:
+    """Whether Triton's kernels can run on the memory of ``tensor``."""
+    return is_interpreted() if tensor.is_cpu else tensor.is_cuda and has_triton()
 
 
 def serves(tensor: torch.Tensor) -> bool:
     """Whether they take ``tensor``: a plain channels-last one on the GPU, not empty, of a dtype that they know."""
     return (
-        is_on_gpu(tensor)
-        and has_triton()
+        reaches(tensor)
         and is_plain(tensor)
         and lies_channels_last(tensor)
         and tensor.dtype in DTYPES

@@ -89,7 +89,7 @@ def _flat(tensor: torch.Tensor) -> torch.Tensor:
 def _serves(tensor: torch.Tensor) -> bool:
     """Whether its samples are numbers that can be moved as they are, by offsets of 32 bits."""
     return (
-        gpu.is_on_gpu(tensor)
+        gpu.reaches(tensor)
         and is_plain(tensor)
         and tensor.element_size() in _INTEGERS
         and not (tensor.is_quantized or tensor.is_conj() or tensor.is_neg())
