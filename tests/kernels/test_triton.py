@@ -18,6 +18,9 @@ from nhwc.kernels.registry import Replacement, kernels
 INTERPRETED = Path(__file__).parent / "triton_interpreted.py"
 COMPILED = Path(__file__).parent / "triton_compiled.py"
 NO_GPU = not torch.cuda.is_available()
+needs_triton = pytest.mark.skipif(
+    sys.platform != "linux", reason="triton is for Linux; there it comes with the extra that brings pytest"
+)
 
 
 def interpreted(*arguments: str) -> str:
@@ -30,6 +33,7 @@ def interpreted(*arguments: str) -> str:
     return done.stdout
 
 
+@needs_triton
 @pytest.mark.timeout(900)
 def test_the_interpreter_finds_every_kernel_right() -> None:
     assert " passed" in interpreted()
@@ -37,12 +41,14 @@ def test_the_interpreter_finds_every_kernel_right() -> None:
 
 @pytest.mark.slow
 @pytest.mark.timeout(1600)
+@needs_triton
 def test_the_interpreter_finds_every_derivative_and_type_right() -> None:
     assert " passed" in interpreted("-m", "slow")
 
 
 @pytest.mark.slow
 @pytest.mark.timeout(1200)
+@needs_triton
 def test_every_program_compiles_for_a_gpu(tmp_path: Path) -> None:
     """Without one: for compute capability 8.0 and 9.0, down to the machine's code."""
     environment = {**os.environ, "TRITON_CACHE_DIR": str(tmp_path), "PYTHONPATH": str(ROOT / "src")}
