@@ -64,7 +64,7 @@ def is_channels_last(tensor: torch.Tensor) -> bool:
     """Whether ``tensor`` is a 4-D or 5-D one on the CPU with canonical channels-last strides, and these are not the
     contiguous ones as well.
     """
-    return tensor.is_cpu and lies_channels_last(tensor)
+    return tensor.is_cpu and tensor.layout is torch.strided and _order(tensor.shape, tensor.stride()).last
 
 
 def lies_channels_last(tensor: torch.Tensor) -> bool:
