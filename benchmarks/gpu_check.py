@@ -15,6 +15,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+import gpu_kernels  # noqa: F401 it adds a section
 import torch
 from gpu_claims import Line, render
 from gpu_sections import SECTIONS, Plan

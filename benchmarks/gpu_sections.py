@@ -192,7 +192,7 @@ def resnet50(plan: Plan, end_s: float) -> Iterator[Line]:
         batch //= 2
 
 
-@section("The tutorial's list for a Volta GPU", 215.0)
+@section("The tutorial's list for a Volta GPU", 170.0)
 def volta(plan: Plan, end_s: float) -> Iterator[Line]:
     """AMP training of all 28 models, each with a share of what time is left."""
     title = "The tutorial's list for a Volta GPU"
@@ -231,7 +231,7 @@ def volumes(plan: Plan, end_s: float) -> Iterator[Line]:
         yield attempt(*where, lambda: measured(where, None, build(), x, plan, budget, loss))  # noqa: B023
 
 
-@section("Correctness", 100.0)
+@section("Correctness", 95.0)
 def correctness(plan: Plan, end_s: float) -> Iterator[Line]:
     """Conversion there and back, the kernels that an audit names, and every model verified in training."""
     yield attempt("Correctness", "conversion there and back", "", lambda: _round_trip(plan))

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import gpu_check
+import gpu_kernels
 import gpu_sections
 import pytest
 import torch
@@ -204,6 +205,29 @@ def test_a_tiny_version_of_two_sections_runs_on_the_cpu(tmp_path: Path, capsys: 
     assert all(line["raw"]["variants"][1]["samples_ms"] for line in lines if line["section"] == "3-D")
     assert {line["answer"] for line in lines if line["section"] == "Correctness"} == {"holds"}
     assert "no claim" in capsys.readouterr().out.splitlines()[-1]
+
+
+@pytest.mark.usefixtures("few_threads")
+def test_the_kernels_section_finds_every_case_right(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(gpu_kernels, "_ROUNDS", 1)
+    monkeypatch.setattr(gpu_kernels, "_CALLS", 1)
+    run, _ = SECTIONS["Kernels"]
+    lines = list(run(Plan(CPU, tiny=True), time.monotonic() + 60.0))
+    assert len(lines) == len(gpu_kernels.CASES) + 1
+    assert {line.answer for line in lines} == {Answer.NO_CLAIM}, [line.measured for line in lines]
+
+
+def made_wrong(call: Any) -> gpu_kernels.Case:
+    return gpu_kernels.Case("made wrong", ("roll",), call, ((2, 3, 4, 5),), ((2, 3, 4, 5),))
+
+
+def test_a_kernel_that_loses_the_format_or_is_wrong_is_told() -> None:
+    x, grad = torch.randn(2, 3, 4, 5), torch.ones(2, 3, 4, 5)
+    lost = made_wrong(lambda each: each.contiguous() * 2.0)
+    assert gpu_kernels._fault(lost, [x], grad) == "result 0 has strides (60, 20, 5, 1)"
+    wrong = made_wrong(lambda each: each * (2.0 if each.is_contiguous() else 2.01))
+    assert gpu_kernels._fault(wrong, [x], grad).startswith("result 0 is off by")
+    assert gpu_kernels._fault(made_wrong(lambda each: each * 2.0), [x], grad) == ""
 
 
 @pytest.mark.slow

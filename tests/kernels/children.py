@@ -13,8 +13,9 @@ from nhwc.kernels.native import build
 
 TESTS = Path(__file__).parent
 ROOT = TESTS.parent.parent
-#: Left out: torch's samples take minutes, and compiled code runs a compiler, under the same preloaded libraries.
-LEFT_OUT = ("--ignore", str(TESTS / "test_opinfo.py"), "-k", "not compiled_code")
+#: Left out: torch's samples take minutes, Triton's interpreter runs none of our loops, compiled code a compiler.
+_FILES = ("test_opinfo.py", "test_triton.py")
+LEFT_OUT = (*(f"--ignore={TESTS / each}" for each in _FILES), "-k", "not compiled_code")
 #: More than this many comparisons belong to the program without torch.
 COMPARISONS = 10_000
 

@@ -16,6 +16,7 @@ from nhwc.machine.checks import Answer, check, checks, facts
 from nhwc.machine.checks.combinations import COMBINATIONS
 from nhwc.machine.cores import Cores
 from nhwc.machine.gpu import Gpu
+from nhwc.machine.snapshot import GpuKernels
 from nhwc.timing import Load, Ratio
 
 GPU = Gpu("a GPU", (8, 0), 80 * 2**30, "9.24.0", "native", ("sm_80", "compute_90"))
@@ -129,6 +130,13 @@ BETTER, WRONG, UNKNOWN = State.BETTER, State.WRONG, State.UNKNOWN
             with_gpu({"fp32 precision of matmul": "not known"}),
             UNKNOWN,
             "two interfaces",
+        ),
+        (
+            "GPU",
+            "nhwc's kernels",
+            with_gpu() | {"gpu_kernels": GpuKernels(False, ("group_norm", "avg_pool3d"))},
+            BETTER,
+            "install triton",
         ),
         ("GPU", "cudnn.benchmark", with_gpu({"cudnn.benchmark": "False"}), BETTER, "benchmark = True"),
         ("GPU", "cudnn.deterministic", with_gpu({"cudnn.deterministic": "True"}), BETTER, "deterministic = False"),

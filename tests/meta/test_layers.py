@@ -32,6 +32,8 @@ MAY_USE: dict[str, set[str]] = {
 #: part or file → the packages it may import besides the standard library. What is not listed may use none.
 PACKAGES: dict[str, set[str]] = {
     "ops/samples/vision.py": {"torchvision"},
+    **{f"kernels/triton/{file}.py": {"triton"} for file in ("types", "programs/conversion", "programs/grid_sample")},
+    **{f"kernels/triton/programs/{file}.py": {"triton"} for file in ("norm", "pool_average")},
     **{part: {"torch"} for part in TORCH_PARTS | MACHINE | JOINERS | {"api"}},
     "verification/reproduction/writer.py": {"jinja2"},
     "cli": {"typer", "rich", "torch", "torchvision", "timm", "PIL", "numpy"},

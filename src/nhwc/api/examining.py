@@ -14,9 +14,9 @@ from nhwc.api.progress import Progress, quiet
 from nhwc.api.showing import Showing
 from nhwc.errors import TargetError
 from nhwc.health import AllocatorGain, Health
-from nhwc.kernels import kernels, native
+from nhwc.kernels import gpu, kernels, native
 from nhwc.machine import ChildError, LoadMeter, Sources, allocation, checks, environment, snapshot
-from nhwc.machine.snapshot import CompiledKernels
+from nhwc.machine.snapshot import CompiledKernels, GpuKernels
 from nhwc.measure.stats import paired_ratio
 from nhwc.report.health import headline
 from nhwc.timing import Load
@@ -49,7 +49,8 @@ def doctor(
     place, sources = _place(device), Sources()
     say = progress or quiet
     say("looking around", 0, 2)
-    found = replace(snapshot(place, sources), load=_other_load(), kernels=_compiled_kernels())
+    found = replace(snapshot(place, sources), kernels=_compiled_kernels(), gpu_kernels=_gpu_kernels())
+    found = replace(found, load=_other_load())
     say("asking oneDNN" if quick else "measuring the allocator", 1, 2)
     gain, lines = _asked(sources) if quick else _measured(sources)
     found = replace(found, gain=gain, onednn_isa=isa(lines))
@@ -69,6 +70,11 @@ def _compiled_kernels() -> CompiledKernels:
     status = native.status()
     lost = tuple((each.name, each.native) for each in kernels() if each.native)
     return CompiledKernels(status.instruction_set, status.reason, lost)
+
+
+def _gpu_kernels() -> GpuKernels:
+    names = tuple(each.name for each in kernels() if any(one.where is gpu.has_triton for one in each.replacements))
+    return GpuKernels(gpu.has_triton(), names)
 
 
 def isa(lines: Sequence[str]) -> str:

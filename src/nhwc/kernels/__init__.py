@@ -29,6 +29,7 @@ from nhwc.kernels import (
     roi_position,
     shuffle,
     softmax,
+    triton,
     unfold,
 )
 from nhwc.kernels.registry import Kernel, kernels, replacing
@@ -58,5 +59,6 @@ FAMILIES = (
     roi_position,
     shuffle,
     softmax,
+    triton,
     unfold,
 )

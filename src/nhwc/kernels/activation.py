@@ -11,13 +11,14 @@ from typing import Any
 
 import torch
 
-from nhwc.kernels import native
+from nhwc.kernels import gpu, native
 from nhwc.kernels.dispatcher import is_plain
 from nhwc.kernels.layouts import (
     as_channels_last,
     empty_channels_last,
     from_rows,
     is_channels_last,
+    lies_channels_last,
     pixel_step,
     rows_of,
 )
@@ -71,15 +72,16 @@ def _register(name: str) -> None:
     place = _INPUT_AT.get(name, 1)
 
     @ACTIVATION.replaces(f"aten::{name}")
+    @ACTIVATION.replaces(f"aten::{name}", "CUDA", where=gpu.is_present)
     def backward(grad: torch.Tensor, *operands: Any, **options: Any) -> Any:
         of = operands[place - 1] if len(operands) >= place else None
         if not isinstance(of, torch.Tensor) or grad.stride() == of.stride():
             return NotImplemented  # nearly every call: one format, which torch keeps
-        if not (is_plain(of) and is_plain(grad) and is_channels_last(of)):
+        if not (is_plain(of) and is_plain(grad) and lies_channels_last(of)):
             return NotImplemented
         if grad.shape != of.shape or grad.dtype != of.dtype or not of.numel() or pixel_step(grad) is not None:
             return NotImplemented  # some channels of a wider gradient lie in the input's order too, which torch keeps
-        if name in _NATIVE and native.is_available() and _is_expanded_over_space(grad):
+        if of.is_cpu and name in _NATIVE and native.is_available() and _is_expanded_over_space(grad):
             low, high = ([float(each) for each in operands[1:3]] + [0.0, 0.0])[:2]
             return _from_expanded(_NATIVE[name], grad, of, low, high)
         if into is None:

@@ -93,7 +93,8 @@ def install(kernel: Kernel) -> Installation:
             return installation
     try:
         for each in kernel.replacements:
-            installation.add(each)
+            if each.where is None or each.where():
+                installation.add(each)
     except BaseException:
         installation.remove()
         raise

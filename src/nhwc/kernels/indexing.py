@@ -7,9 +7,17 @@ from typing import Any
 
 import torch
 
-from nhwc.kernels import native
+from nhwc.kernels import gpu, native
 from nhwc.kernels.dispatcher import is_plain, tracks_forward_gradients
-from nhwc.kernels.layouts import empty_channels_last, from_rows, is_channels_last, loops_serve, row_dim, rows_of
+from nhwc.kernels.layouts import (
+    empty_channels_last,
+    from_rows,
+    is_channels_last,
+    lies_channels_last,
+    loops_serve,
+    row_dim,
+    rows_of,
+)
 from nhwc.kernels.registry import kernel
 
 INDEX = kernel("indexing", "index_select, and indexing by one tensor, as in x[:, order]; forward and backward")
@@ -71,8 +79,11 @@ def index_tensor(self: torch.Tensor, indices: Sequence[torch.Tensor | None]) -> 
 
 
 @ROLL.replaces("aten::roll")
+@ROLL.replaces("aten::roll", "CUDA", where=gpu.is_present)
 def roll(self: torch.Tensor, shifts: Sequence[int], dims: Sequence[int] = ()) -> Any:
-    if not _serves(self) or not dims or any(not -self.dim() <= dim < self.dim() for dim in dims):
+    if not (is_plain(self) and lies_channels_last(self) and self.numel() and dims):
+        return NotImplemented
+    if any(not -self.dim() <= dim < self.dim() for dim in dims):
         return NotImplemented
     return from_rows(torch.roll(rows_of(self), list(shifts), [row_dim(self, dim) for dim in dims]))
 

@@ -67,6 +67,11 @@ def is_channels_last(tensor: torch.Tensor) -> bool:
     return tensor.is_cpu and tensor.layout is torch.strided and _order(tensor.shape, tensor.stride()).last
 
 
+def lies_channels_last(tensor: torch.Tensor) -> bool:
+    """``is_channels_last`` for a tensor on any device."""
+    return tensor.layout is torch.strided and _order(tensor.shape, tensor.stride()).last
+
+
 def loops_serve(tensor: torch.Tensor) -> bool:
     """Whether the compiled loops take ``tensor``: a plain channels-last one, not empty, of a dtype that they know."""
     return (
@@ -114,9 +119,9 @@ def in_huge_pages(fresh: torch.Tensor) -> torch.Tensor:
 
 def as_channels_last(tensor: torch.Tensor) -> torch.Tensor:
     """``tensor`` (4-D or 5-D) with canonical channels-last strides: itself or a view where it lies so, else a copy."""
-    if is_channels_last(tensor):
+    if lies_channels_last(tensor):
         return tensor
-    if tensor.device.type == "cpu" and tensor.is_contiguous(memory_format=FORMATS[tensor.dim()]):
+    if tensor.device.type in {"cpu", "cuda"} and tensor.is_contiguous(memory_format=FORMATS[tensor.dim()]):
         # the strides of sizes of 1 are all that differs
         return tensor.as_strided(tensor.shape, canonical_strides(tensor.shape))
     result = empty_channels_last(tensor.shape, tensor)

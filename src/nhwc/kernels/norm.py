@@ -12,7 +12,7 @@ from typing import Any
 
 import torch
 
-from nhwc.kernels import native
+from nhwc.kernels import gpu, native
 from nhwc.kernels.dispatcher import is_plain
 from nhwc.kernels.incoming import with_contiguous_gradient
 from nhwc.kernels.layouts import as_channels_last, in_huge_pages, is_channels_last, loops_serve
@@ -87,10 +87,10 @@ def instance_norm(
 ) -> Any:
     if not (is_plain(input) and input.dim() in {4, 5} and input.numel() and input.is_floating_point()):
         return NotImplemented
-    if not is_channels_last(input):
+    if not (is_channels_last(input) or gpu.serves(input)):
         # torch's own gradient is wrong for one contiguous sample where a channels-last gradient comes in
         return with_contiguous_gradient(input) if input.shape[0] == 1 else NotImplemented
-    if any(each is not None and not _fits(each, input) for each in (weight, bias, running_mean, running_var)):
+    if any(each is not None and not fits(each, input) for each in (weight, bias, running_mean, running_var)):
         return NotImplemented
     if (weight is None) != (bias is None) or (running_mean is None) != (running_var is None):
         return NotImplemented
@@ -183,7 +183,7 @@ def serves(input: torch.Tensor, *per_channel: torch.Tensor | None) -> bool:  # n
     return dtype is None or dtype is input.dtype or (dtype is torch.float32 and input.dtype in _HALF)
 
 
-def _fits(parameter: torch.Tensor, input: torch.Tensor) -> bool:  # noqa: A002
+def fits(parameter: torch.Tensor, input: torch.Tensor) -> bool:  # noqa: A002
     """Whether a per-channel tensor is what torch takes with such an input: of its dtype, or float32 for half."""
     mixed = input.dtype in _HALF and parameter.dtype == torch.float32
     return (

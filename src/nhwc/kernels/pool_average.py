@@ -11,7 +11,7 @@ from typing import Any
 
 import torch
 
-from nhwc.kernels import native, pool_windows
+from nhwc.kernels import gpu, native, pool_windows
 from nhwc.kernels.dispatcher import is_plain
 from nhwc.kernels.layouts import as_channels_last, empty_channels_last, is_channels_last
 from nhwc.kernels.pool_windows import Windows
@@ -74,14 +74,14 @@ def avg_pool3d_backward(
 
 @ADAPTIVE_AVG_POOL.replaces("aten::adaptive_avg_pool2d", "CompositeImplicitAutograd")
 def adaptive_avg_pool2d(input: torch.Tensor, output_size: Sequence[int]) -> Any:  # noqa: A002
-    if _adaptive(input, output_size, 4) is None:
+    if not _has_adaptive_kernel(input, output_size, 4):
         return NotImplemented
     return torch.ops.aten._adaptive_avg_pool2d.default(input, output_size)
 
 
 @ADAPTIVE_AVG_POOL.replaces("aten::adaptive_avg_pool3d", "CompositeImplicitAutograd")
 def adaptive_avg_pool3d(input: torch.Tensor, output_size: Sequence[int]) -> Any:  # noqa: A002
-    if _adaptive(input, output_size, 5) is None:
+    if not _has_adaptive_kernel(input, output_size, 5):
         return NotImplemented
     return torch.ops.aten._adaptive_avg_pool3d.default(input, output_size)
 
@@ -123,6 +123,11 @@ def _regular(
         return None
     sizes = tuple(kernel_size), tuple(stride or kernel_size), tuple(padding)
     return pool_windows.regular(tuple(input.shape[2:]), *sizes, ceil_mode, count_include_pad, divisor_override)
+
+
+def _has_adaptive_kernel(input: torch.Tensor, output_size: Sequence[int], rank: int) -> bool:  # noqa: A002
+    """Whether pooling below the composite operator keeps the format: by the compiled loops, or on a GPU."""
+    return _adaptive(input, output_size, rank) is not None or gpu.serves_pooling(input, output_size, rank)
 
 
 def _adaptive(input: torch.Tensor, output_size: Sequence[int], rank: int) -> Windows | None:  # noqa: A002

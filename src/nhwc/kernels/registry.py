@@ -15,8 +15,8 @@ from typing import Any
 
 from nhwc.errors import RegistryError
 
-#: Where a replacement can stand: below autograd on the CPU, in autograd's stead, or in place of a composition.
-DISPATCH_KEYS = ("CPU", "AutogradCPU", "CompositeImplicitAutograd")
+#: Where a replacement can stand: below autograd on a device, in autograd's stead, or in place of a composition.
+DISPATCH_KEYS = ("CPU", "AutogradCPU", "CUDA", "AutogradCUDA", "CompositeImplicitAutograd")
 
 Implementation = Callable[..., Any]
 
@@ -26,12 +26,14 @@ class Replacement:
     """One function that stands in for ``operator`` ("aten::avg_pool3d", "aten::add.Tensor") at a dispatch key.
 
     keeps_strides: whatever it answers is laid out as the original's answer, so that compiled code may have it too.
+    where: asked at installation; where it says no, the replacement is left out.
     """
 
     operator: str
     key: str
     run: Implementation
     keeps_strides: bool = False
+    where: Callable[[], bool] | None = None
 
 
 @dataclass(frozen=True)
@@ -54,9 +56,14 @@ class Kernel:
     replacements: list[Replacement] = field(default_factory=list, compare=False)
 
     def replaces(
-        self, operator: str, key: str = "CPU", *, keeps_strides: bool = False
+        self,
+        operator: str,
+        key: str = "CPU",
+        *,
+        keeps_strides: bool = False,
+        where: Callable[[], bool] | None = None,
     ) -> Callable[[Implementation], Implementation]:
-        """Register a function as the replacement of ``operator`` at dispatch key ``key``.
+        """Register a function as the replacement of ``operator`` at dispatch key ``key``, ``where`` it can run.
 
         Raises RegistryError for a name without namespace, an unknown key, or an operator that is replaced already.
         """
@@ -70,7 +77,7 @@ class Kernel:
 
         def register(run: Implementation) -> Implementation:
             _OWNER[operator, key] = self.name
-            self.replacements.append(Replacement(operator, key, run, keeps_strides))
+            self.replacements.append(Replacement(operator, key, run, keeps_strides, where))
             return run
 
         return register

@@ -13,9 +13,9 @@ from typing import Any
 
 import torch
 
-from nhwc.kernels import native
+from nhwc.kernels import gpu, native
 from nhwc.kernels.dispatcher import is_plain, tracks_forward_gradients
-from nhwc.kernels.layouts import is_channels_last
+from nhwc.kernels.layouts import lies_channels_last
 from nhwc.kernels.registry import kernel
 
 SHUFFLE = kernel(
@@ -23,6 +23,9 @@ SHUFFLE = kernel(
     "channel shuffle, as one operator and as view, transpose and reshape or contiguous",
     native="torch's own copies move the channels, several times slower",
 )
+
+#: On others nobody tried the composition.
+_DEVICES = frozenset({"cpu", "cuda"})
 
 _shuffle = native.Function("shuffle_channels", "ipplll")
 
@@ -38,9 +41,12 @@ class _Relaid(torch.autograd.Function):
     def forward(ctx: Any, tensor: torch.Tensor, innermost: int) -> torch.Tensor:
         ctx.innermost = innermost
         samples, a, b, height, width = tensor.shape
-        result = torch.empty_strided(tensor.shape, _strides(tensor.shape, innermost), dtype=tensor.dtype, device="cpu")
+        result = torch.empty_strided(
+            tensor.shape, _strides(tensor.shape, innermost), dtype=tensor.dtype, device=tensor.device
+        )
         if (
             _lies(tensor, 3 - innermost)
+            and tensor.is_cpu
             and native.is_available()
             and tensor.element_size() <= 8
             and not (tensor.is_conj() or tensor.is_neg())
@@ -57,6 +63,7 @@ class _Relaid(torch.autograd.Function):
 
 
 @SHUFFLE.replaces("aten::clone", "AutogradCPU")
+@SHUFFLE.replaces("aten::clone", "AutogradCUDA", where=gpu.is_present)
 def clone(self: torch.Tensor, *, memory_format: torch.memory_format | None = None) -> Any:
     # where contiguous copies, when code above autograd calls it; kernels, which read the memory of what they made
     # contiguous, call below it
@@ -82,8 +89,12 @@ def reshape(self: torch.Tensor, shape: Sequence[int]) -> Any:
 @SHUFFLE.replaces("aten::channel_shuffle", "AutogradCPU")
 @SHUFFLE.replaces("aten::native_channel_shuffle")
 @SHUFFLE.replaces("aten::native_channel_shuffle", "AutogradCPU")
+@SHUFFLE.replaces("aten::channel_shuffle", "CUDA", where=gpu.is_present)
+@SHUFFLE.replaces("aten::channel_shuffle", "AutogradCUDA", where=gpu.is_present)
+@SHUFFLE.replaces("aten::native_channel_shuffle", "CUDA", where=gpu.is_present)
+@SHUFFLE.replaces("aten::native_channel_shuffle", "AutogradCUDA", where=gpu.is_present)
 def channel_shuffle(self: torch.Tensor, groups: int) -> Any:
-    if self.dim() != 4 or not is_plain(self) or not is_channels_last(self) or groups < 2 or self.shape[1] % groups:
+    if self.dim() != 4 or not is_plain(self) or not lies_channels_last(self) or groups < 2 or self.shape[1] % groups:
         return NotImplemented
     samples, channels, height, width = self.shape
     turned = self.view(samples, groups, channels // groups, height, width).transpose(1, 2)
@@ -92,7 +103,7 @@ def channel_shuffle(self: torch.Tensor, groups: int) -> Any:
 
 def _is_turned(tensor: torch.Tensor) -> bool:
     """Whether ``tensor`` is a channels-last image with its channels split in two dimensions, and these transposed."""
-    if tensor.dim() != 5 or tensor.stride(1) != 1 or not is_plain(tensor) or tensor.device.type != "cpu":
+    if tensor.dim() != 5 or tensor.stride(1) != 1 or not is_plain(tensor) or tensor.device.type not in _DEVICES:
         return False
     _, a, b, height, width = tensor.shape
     if a < 2 or b < 2 or height * width < 2 or not tensor.numel() or tracks_forward_gradients():

@@ -7,9 +7,9 @@ from typing import Any
 
 import torch
 
-from nhwc.kernels import native
+from nhwc.kernels import gpu, native
 from nhwc.kernels.dispatcher import is_plain
-from nhwc.kernels.layouts import as_channels_last, empty_channels_last, from_rows, is_channels_last, row_dim, rows_of
+from nhwc.kernels.layouts import as_channels_last, empty_channels_last, from_rows, lies_channels_last, row_dim, rows_of
 from nhwc.kernels.registry import kernel
 
 SOFTMAX = kernel(
@@ -29,6 +29,7 @@ def _register(name: str) -> None:
     run_backward: Callable[..., Any] = getattr(torch, f"{name}_backward_data")
 
     @SOFTMAX.replaces(f"aten::{name}")
+    @SOFTMAX.replaces(f"aten::{name}", "CUDA", where=gpu.is_present)
     def forward(self: torch.Tensor, dim: int, half_to_float: bool) -> Any:
         if not _serves(self, dim):
             return NotImplemented
@@ -39,6 +40,7 @@ def _register(name: str) -> None:
         return from_rows(run(rows_of(self), row_dim(self, dim), half_to_float))
 
     @SOFTMAX.replaces(f"aten::{name}_backward_data")
+    @SOFTMAX.replaces(f"aten::{name}_backward_data", "CUDA", where=gpu.is_present)
     def backward(grad_output: torch.Tensor, output: torch.Tensor, dim: int, input_dtype: torch.dtype) -> Any:
         if not (_serves(output, dim) and is_plain(grad_output) and grad_output.shape == output.shape):
             return NotImplemented
@@ -52,11 +54,18 @@ def _register(name: str) -> None:
 
 
 def _serves(tensor: torch.Tensor, dim: int) -> bool:
-    return is_plain(tensor) and is_channels_last(tensor) and tensor.numel() > 0 and -tensor.dim() <= dim < tensor.dim()
+    return (
+        is_plain(tensor) and lies_channels_last(tensor) and tensor.numel() > 0 and -tensor.dim() <= dim < tensor.dim()
+    )
 
 
 def _over_channels(tensor: torch.Tensor, dim: int) -> bool:
-    return dim % tensor.dim() == 1 and native.is_available() and native.dtype_code(tensor.dtype) is not None
+    return (
+        tensor.is_cpu
+        and dim % tensor.dim() == 1
+        and native.is_available()
+        and native.dtype_code(tensor.dtype) is not None
+    )
 
 
 for _name in ("_softmax", "_log_softmax"):

@@ -24,9 +24,10 @@ _installed: dict[str, dispatcher.Installation] = {}
 def use(*names: str) -> Iterator[None]:
     """Channels-last kernels stand in for the operators that lose the format, inside the block; all, or the named ones.
 
-    Only channels-last operands on the CPU take them; any other call runs the original. The switch holds for the whole
-    process, backward included, so let a training step end inside the block. Leaving the block, also by an exception,
-    puts the dispatcher back, except for kernels that another block or ``enable`` still wants.
+    Only channels-last operands on the CPU take them, and for some on a GPU; any other call runs the original. The
+    switch holds for the whole process, backward included, so let a training step end inside the block. Leaving the
+    block, also by an exception, puts the dispatcher back, except for kernels that another block or ``enable`` still
+    wants.
 
     A call that another thread makes while the block is entered or left takes the kernel or the original.
 

@@ -36,6 +36,14 @@ class CompiledKernels:
 
 
 @dataclass(frozen=True)
+class GpuKernels:
+    """has_triton: whether it can be imported. names: of the kernels that need it on a GPU."""
+
+    has_triton: bool
+    names: tuple[str, ...]
+
+
+@dataclass(frozen=True)
 class Snapshot:
     """A machine, its torch and this process at one moment.
 
@@ -43,7 +51,7 @@ class Snapshot:
     set. onednn_isa: oneDNN's, as it says itself; empty where it was not asked or did not answer.
     settings: of torch by name, see nhwc.machine.settings. flushes_denormals: on the calling thread.
     load: what other processes did during a second; None where it was not looked at, or the system does not tell.
-    kernels: nhwc's own library, which the caller tells; None where it does not.
+    kernels, gpu_kernels: nhwc's own, of which the caller tells; None where it does not.
     instance_norm_errs: whether torch's gives wrong gradients, see nhwc.machine.norms.
     has_driver: whether the machine has a driver of NVIDIA's, with or without a torch that can use it.
     """
@@ -69,6 +77,7 @@ class Snapshot:
     gain: AllocatorGain = field(default_factory=AllocatorGain)
     load: Load | None = None
     kernels: CompiledKernels | None = None
+    gpu_kernels: GpuKernels | None = None
     instance_norm_errs: bool = False
 
 

@@ -113,5 +113,17 @@ def allocator(machine: Snapshot) -> Answer | None:
     return Answer(f"{name}, {'expandable' if grows else 'fixed'} segments")
 
 
+@check(_SUBJECT, "nhwc's kernels")
+def kernels(machine: Snapshot) -> Answer | None:
+    """Those in Triton, or what is lost without it."""
+    found = machine.gpu_kernels
+    if machine.gpu is None or found is None:
+        return None
+    names = ", ".join(found.names)
+    if found.has_triton:
+        return Answer(f"in Triton: {names}")
+    return Answer(f"no Triton: torch's own run for {names}", State.BETTER, "install triton, as torch for Linux does")
+
+
 def _dotted(gpu: Gpu) -> str:
     return ".".join(str(part) for part in gpu.capability)
