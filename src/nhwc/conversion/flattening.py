@@ -39,12 +39,12 @@ def fold(model: nn.Module, example: tuple[Any, ...], surveyed: Survey, undo: Exi
     for flattened in surveyed.found:
         with ExitStack() as trial:
             made, starts = _change(model, flattened, trial)
-            reason = doubt(model, example, flattened, surveyed.answers)
+            reason = doubt(model, example, flattened, surveyed, training=False)
             if reason is not None:
                 refused.append(f"{flattened.site}: {reason}")
                 continue
             starts.modes = (False, True)
-            reason = doubt(model, example, flattened, None)
+            reason = doubt(model, example, flattened, surveyed, training=True)
             if reason is not None:
                 starts.modes = (False,)
                 refused.append(f"{flattened.site}: in training mode it copies as before, since there {reason}")

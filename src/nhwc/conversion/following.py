@@ -23,6 +23,10 @@ _SAME_ORDER = frozenset(
 _RESHAPES = frozenset({"view", "_unsafe_view", "_reshape_alias"})
 #: Views of a weight that come before it is multiplied.
 _WEIGHT_VIEWS = frozenset({"alias", "detach", "permute", "t", "transpose"}) | _RESHAPES
+#: What a change of format may add or drop without changing any value.
+_MOVES = frozenset(
+    {"as_strided", "as_strided_", "clone", "copy_", "expand", "empty", "empty_strided", "new_empty_strided"}
+)
 #: Multiplication → the places of image and weight among its operands.
 _MULTIPLIES = {"addmm": (1, 2), "mm": (0, 1), "linear": (0, 1)}
 
@@ -38,7 +42,9 @@ class Follower(TorchDispatchMode):  # type: ignore[no-untyped-call]
     """Follows every tensor that ``see`` was given, through operators that keep the order of its elements.
 
     reached: Linear → the images that its weight is multiplied with. others: Linear → what else uses its weight.
-    strays: image → the operators that take it otherwise; each makes the image unfit to be turned.
+    strays: image → the first operator that takes it otherwise, which makes the image unfit to be turned.
+    ends: the same for images that were flattened already.
+    steps: every operator that computes, with the numbers that it was given.
     turned: the images are (N, H * W * C, 1, 1), so that no result may have their old shape.
     """
 
@@ -47,6 +53,8 @@ class Follower(TorchDispatchMode):  # type: ignore[no-untyped-call]
         self.reached: dict[str, set[Image]] = {}
         self.others: dict[str, str] = {}
         self.strays: dict[Image, str] = {}
+        self.ends: dict[Image, str] = {}
+        self.steps: list[str] = []
         self._turned = turned
         self._weights = {weight.data_ptr(): path for path, weight in weights.items()}
         self._images: dict[tuple[int, tuple[int, ...]], Image] = {}
@@ -60,6 +68,10 @@ class Follower(TorchDispatchMode):  # type: ignore[no-untyped-call]
         """What ``tensor`` holds, as far as that was followed."""
         return self._images.get(_key(tensor))
 
+    def ends_with(self, value: object) -> None:
+        """Take note of the numbers and words among what the model returns, as its last step."""
+        self.steps.append(f"returns {[leaf for leaf in tree_leaves(value) if isinstance(leaf, _PLAIN)]}")
+
     def leaves(self, value: object) -> None:
         """Take note of the images in what a module hands to its caller, whom nothing is known of."""
         for tensor in _tensors(value):
@@ -67,10 +79,14 @@ class Follower(TorchDispatchMode):  # type: ignore[no-untyped-call]
             if image is not None:
                 self.strays.setdefault(image, "is handed out of the model")
 
+    def holds_images(self) -> bool:
+        """Whether the memory of an image is still alive."""
+        return not all(_expired(storage) for _, storage in self._storages)
+
     def kept(self) -> None:
         """Take note of the images that are still alive, to be called when the run and all it returned are gone."""
         for image, storage in self._storages:
-            if not storage.expired():  # type: ignore[no-untyped-call]
+            if not _expired(storage):
                 self.strays.setdefault(image, "is kept by a hook or an attribute after the call")
 
     def __torch_dispatch__(
@@ -80,6 +96,7 @@ class Follower(TorchDispatchMode):  # type: ignore[no-untyped-call]
         operands = _tensors((args, keywords))
         images = [self.image_of(tensor) for tensor in operands]
         multiplied = self._note_weights(func, args, operands)
+        self._note_step(func, args, keywords)
         result = func(*args, **keywords)
         results = _tensors(result)
         for tensor in results:
@@ -90,12 +107,26 @@ class Follower(TorchDispatchMode):  # type: ignore[no-untyped-call]
             return result
         image = seen.pop()
         if seen or not self._passes(func, image, operands, images, results):
-            for stray in (image, *seen):
-                self.strays.setdefault(stray, f"also goes into {_name(func)}, which minds its order")
+            self._note_strays(func, operands, images)
             return result
         for tensor in results:
             self._mark(tensor, image)
         return result
+
+    def _note_step(self, func: Any, args: Sequence[Any], keywords: Mapping[str, Any]) -> None:
+        name = _name(func)
+        if name in _RESHAPES or name in _WEIGHT_VIEWS or name in _MOVES:
+            return
+        numbers = [leaf for leaf in tree_leaves((args, keywords)) if isinstance(leaf, _PLAIN)]
+        self.steps.append(f"{name} {numbers}")
+
+    def _note_strays(self, func: Any, operands: Sequence[torch.Tensor], images: Sequence[Image | None]) -> None:
+        reason = f"also goes into {_name(func)}, which minds its order"
+        for operand, image in zip(operands, images, strict=True):
+            if image is not None:
+                self.strays.setdefault(image, reason)
+                if operand.dim() == 2:
+                    self.ends.setdefault(image, reason)
 
     def _passes(
         self,
@@ -139,6 +170,14 @@ class Follower(TorchDispatchMode):  # type: ignore[no-untyped-call]
         self._images[_key(tensor)] = image
         storage = StorageWeakRef(tensor.untyped_storage())  # type: ignore[no-untyped-call]
         self._storages.append((image, storage))
+
+
+def _expired(storage: StorageWeakRef) -> bool:
+    expired: bool = storage.expired()  # type: ignore[no-untyped-call]
+    return expired
+
+
+_PLAIN = (bool, int, float, complex, str)
 
 
 def _name(func: Any) -> str:

@@ -14,7 +14,7 @@ from torch import nn
 from nhwc.conversion.doors import bring
 from nhwc.conversion.following import Follower
 from nhwc.conversion.rehearsal import rehearse
-from nhwc.conversion.survey import Answers, Flattened, linear_weights, listen, on_input, on_output
+from nhwc.conversion.survey import Answers, Flattened, Survey, linear_weights, listen, on_input, on_output
 from nhwc.strides import channels_last_for, holds
 
 #: How far the answers of a Linear may differ from those before, in their norm: sums run in another order, while wrong
@@ -23,11 +23,16 @@ _TOLERANCE = {torch.float64: 1e-9, torch.float32: 1e-3}
 _COARSE = 5e-2
 
 
-def doubt(model: nn.Module, example: tuple[Any, ...], flattened: Flattened, before: Answers | None) -> str | None:
+def doubt(
+    model: nn.Module, example: tuple[Any, ...], flattened: Flattened, before: Survey, *, training: bool
+) -> str | None:
     """Why the Linear layers of ``flattened`` may not stay changed; None where the run proves them right.
 
-    before: what each answered unchanged; None runs in training mode, where dropout forbids to compare.
+    before: what the model did unchanged. Answers are compared in evaluation mode alone: dropout forbids it in training.
     """
+    steps = before.steps[training]
+    if isinstance(steps, Exception):
+        return f"the model raises without it too ({steps})"
     modules = dict(model.named_modules())
     linears = {path: modules[path] for path in flattened.linears}
     follower = Follower(linear_weights(modules), turned=True)
@@ -38,7 +43,7 @@ def doubt(model: nn.Module, example: tuple[Any, ...], flattened: Flattened, befo
         _watch_site(modules[flattened.site], flattened, follower, arrived, hooks)
         hooks.callback(on_output(modules[flattened.owner], follower.leaves))
         try:
-            rehearse(model, bring(example, "auto"), follower, training=before is None)
+            rehearse(model, bring(example, "auto"), follower, training=training)
         except Exception as error:  # noqa: BLE001 whatever the model raises is a reason
             return f"the model raises ({error})"
     reasons = [f"its image {reason}" for reason in follower.strays.values()]
@@ -49,7 +54,9 @@ def doubt(model: nn.Module, example: tuple[Any, ...], flattened: Flattened, befo
         reasons.append("its image comes in contiguous format, in which flattening is free")
     elif not reasons and set(follower.reached) != set(linears):
         reasons.append("its image does not reach every Linear that it reached before")
-    if not reasons and before is not None and not all(_agree(answers[path], before[path]) for path in linears):
+    if not reasons and follower.steps != steps:
+        reasons.append("the model computes other steps when the shape of its image differs, or at random")
+    if not (reasons or training or all(_agree(answers[path], before.answers[path]) for path in linears)):
         reasons.append("the answers of the Linear behind it differ from one run to the next, so nothing can be proven")
     return "; ".join(reasons) or None
 

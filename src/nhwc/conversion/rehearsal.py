@@ -25,9 +25,10 @@ def rehearse(model: nn.Module, example: object, follower: Follower, *, training:
         model.train(training)
         torch.manual_seed(0)
         with torch.set_grad_enabled(training), follower:
-            model(*arguments)
+            follower.ends_with(model(*arguments))
     del arguments
-    gc.collect()
+    if follower.holds_images():  # a reference cycle may be all that keeps them, and collecting takes its time
+        gc.collect()
     follower.kept()
 
 

@@ -39,15 +39,20 @@ class Flattened:
 
 @dataclass
 class Survey:
-    """What a run of the example showed. refused: one sentence each. answers: Linear → its answers, call by call."""
+    """What runs of the example showed.
+
+    refused: one sentence each. answers: Linear → its answers, call by call. steps: training flag → what was computed,
+    or what the model raised.
+    """
 
     found: list[Flattened] = field(default_factory=list)
     refused: list[str] = field(default_factory=list)
     answers: Answers = field(default_factory=dict)
+    steps: dict[bool, list[str] | Exception] = field(default_factory=dict)
 
 
 def survey(model: nn.Module, example: tuple[Any, ...]) -> Survey:
-    """The flattened images of ``model``, which is run in evaluation mode and left as it is."""
+    """The flattened images of ``model``, which is run in evaluation and in training mode, and left as it is."""
     for name, tensor in model_tensors(model).items():
         if is_lazy(tensor):
             raise ConversionError(f"{name}: it is not initialized yet; run the model once, then convert it")
@@ -63,6 +68,7 @@ def survey(model: nn.Module, example: tuple[Any, ...]) -> Survey:
             rehearse(model, bring(example, CONTIGUOUS), follower, training=False)
         except Exception as error:
             raise ConversionError(f"the model raised on the example given as flatten=: {error}") from error
+    result.steps = {False: follower.steps, True: _training_steps(model, example, modules)}
     linears: dict[Image, list[str]] = {}
     for path, images in follower.reached.items():
         if type(modules[path]) is ImageLinear:
@@ -72,9 +78,23 @@ def survey(model: nn.Module, example: tuple[Any, ...]) -> Survey:
             linears.setdefault(next(iter(images)), []).append(path)
         else:
             result.refused.append(f"{path}: its weight {reason or 'takes the images of several modules'}")
+    result.refused += [
+        f"{image.site}: its image {reason}" for image, reason in follower.ends.items() if image not in linears
+    ]
     for image, paths in linears.items():
         result.found.append(Flattened(image.site, image.shape, tuple(paths), _owner([image.site, *paths], called)))
     return result
+
+
+def _training_steps(
+    model: nn.Module, example: tuple[Any, ...], modules: Mapping[str, nn.Module]
+) -> list[str] | Exception:
+    follower = Follower(linear_weights(modules), turned=False)
+    try:
+        rehearse(model, bring(example, CONTIGUOUS), follower, training=True)
+    except Exception as error:  # noqa: BLE001 a model that needs more than the example in training is none of ours
+        return error
+    return follower.steps
 
 
 def linear_weights(modules: Mapping[str, nn.Module]) -> dict[str, torch.Tensor]:
