@@ -9,6 +9,7 @@ from contextlib import ExitStack
 from math import prod
 from typing import Any
 
+import torch
 from torch import nn
 
 from nhwc.conversion.image_linear import (
@@ -58,16 +59,21 @@ def fold(model: nn.Module, example: tuple[Any, ...], surveyed: Survey, undo: Exi
     return moves, refused
 
 
+def standing(model: nn.Module) -> list[Move]:
+    """For every changed Linear a move to where it is already, which the state of its optimizer has to make."""
+    return [Move(name, (weight,), weight.stride(), tuple(weight.shape)) for name, weight in _image_weights(model)]
+
+
 def plan_unfold(model: nn.Module) -> list[Move]:
     """The moves that give every changed Linear its old shape."""
-    weights = {
-        _weight_name(path): module.weight
-        for path, module in model.named_modules()
-        if isinstance(module, ImageLinear) and module.weight.dim() > 2
-    }
-    shapes = {name: (weight.shape[0], prod(weight.shape[1:])) for name, weight in weights.items()}
+    tensors = model_tensors(model)
+    shapes = {}
+    for name, weight in _image_weights(model):
+        if name not in tensors:
+            raise ConversionError(f"{name}: something computes it (pruning, a parametrization); remove that first")
+        shapes[name] = (weight.shape[0], prod(weight.shape[1:]))
     targets = {name: strides_for(shape, CONTIGUOUS) for name, shape in shapes.items()}
-    return plan_moves(model_tensors(model), targets, shapes)
+    return plan_moves(tensors, targets, shapes)
 
 
 def unfold(model: nn.Module) -> None:
@@ -101,3 +107,8 @@ def _change(model: nn.Module, flattened: Flattened, undo: ExitStack) -> tuple[li
 
 def _weight_name(path: str) -> str:
     return f"{path}.weight" if path else "weight"
+
+
+def _image_weights(model: nn.Module) -> list[tuple[str, torch.Tensor]]:
+    found = [(_weight_name(path), m.weight) for path, m in model.named_modules() if isinstance(m, ImageLinear)]
+    return [(name, weight) for name, weight in found if weight.dim() > 2]

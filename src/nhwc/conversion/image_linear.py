@@ -50,7 +50,7 @@ class Flow(threading.local):
         channels, *pixels = self.shape
         if not self.inside or images.dim() != len(self.shape) + 1 or prod(images.shape[1:]) != prod(self.shape):
             return images
-        fits = images.shape[1] == channels
+        fits = bool(images.shape[1] == channels)  # a tensor under torch.jit.trace
         if self.turned is not None and self.turned is not fits:
             raise RuntimeError(
                 f"images of {tuple(images.shape[1:])} and of {self.shape} are flattened in one call, and the Linear "
@@ -69,8 +69,7 @@ class FlowStarts:
         self.flow = flow
         self.modes = tuple(modes)
 
-    def __call__(self, module: nn.Module, args: tuple[Any, ...]) -> None:
-        del args
+    def __call__(self, module: nn.Module, *_: object) -> None:  # torch.compile looks at all that has a name
         self.flow.inside = module.training in self.modes
         self.flow.turned = None
 
@@ -81,8 +80,7 @@ class FlowEnds:
     def __init__(self, flow: Flow) -> None:
         self.flow = flow
 
-    def __call__(self, module: nn.Module, args: tuple[Any, ...], output: object) -> None:
-        del module, args, output
+    def __call__(self, *_: object) -> None:
         self.flow.inside = False
         self.flow.turned = None
 

@@ -168,9 +168,10 @@ def _with_optimizers(
     reshaped = [move for move in moves if move.shape is not None]
     targets = {id(tensor): move.strides for move in moves if move.shape is None for tensor in move.tensors}
     apart = {id(tensor) for move in reshaped for tensor in move.tensors}
+    images = [*(move for move in flattening.standing(model) if id(move.tensors[0]) not in apart), *reshaped]
     states = [
         *(move for one in passed for move in plan_states(one, names, targets, apart)),
-        *(move for one in [*passed, *found] for move in plan_image_states(one, names, reshaped)),
+        *(move for one in [*passed, *found] for move in plan_image_states(one, names, images)),
     ]
     return [*moves, *states], [*passed, *found]
 
