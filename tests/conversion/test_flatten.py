@@ -239,6 +239,13 @@ def test_a_graph_of_before_that_still_lives_does_no_harm():
     assert model.classifier[1].weight.grad.shape == (6, 96)
 
 
+def test_it_comes_after_another_conversion_with_doors_as_well():
+    model, reference = convert(build("net").eval(), inputs=True), build("net").eval()
+    convert(model, flatten=batch("net"))
+    assert changed(model) == ["classifier.1"]
+    same(model(batch("net")), reference(batch("net")))
+
+
 def test_another_call_changes_nothing_more():
     model = convert(build("net"), flatten=batch("net"))
     before = snapshot(model)

@@ -73,7 +73,9 @@ def test_converts_and_restores_more(name):
     check(name)
 
 
-@pytest.mark.parametrize(("name", "size", "linear"), [("alexnet", 96, 1), ("vgg11_bn", 48, 0)])
+@pytest.mark.parametrize(
+    ("name", "size", "linear"), [("alexnet", 96, 1), pytest.param("vgg11_bn", 48, 0, marks=pytest.mark.slow)]
+)
 def test_the_flatten_of_a_classifier_copies_nothing_and_learns_the_same(name, size, linear):
     torch.manual_seed(0)
     model = models.get_model(name, weights=None).eval()

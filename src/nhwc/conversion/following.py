@@ -25,8 +25,11 @@ _RESHAPES = frozenset({"view", "_unsafe_view", "_reshape_alias"})
 _WEIGHT_VIEWS = frozenset({"alias", "detach", "permute", "t", "transpose"}) | _RESHAPES
 #: What a change of format may add or drop without changing any value.
 _MOVES = frozenset(
-    {"as_strided", "as_strided_", "clone", "copy_", "expand", "empty", "empty_strided", "new_empty_strided"}
-)
+    {
+        "as_strided", "as_strided_", "clone", "copy_", "empty", "empty_like", "empty_strided", "expand", "new_empty",
+        "new_empty_strided", "to_format", "_to_copy",
+    }
+)  # fmt: skip
 #: Multiplication → the places of image and weight among its operands.
 _MULTIPLIES = {"addmm": (1, 2), "mm": (0, 1), "linear": (0, 1)}
 
