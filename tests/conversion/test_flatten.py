@@ -255,6 +255,32 @@ def test_another_call_changes_nothing_more():
     assert snapshot(restore(model))[1:] == snapshot(build("net"))[1:]
 
 
+def test_a_linear_that_is_replaced_gets_the_usual_order():
+    model, reference = convert(build("net").eval(), flatten=batch("net")), build("net").eval()
+    model.classifier[1] = copy.deepcopy(reference.classifier[1])
+    same(model(last(batch("net"))), reference(batch("net")))
+    convert(model, flatten=batch("net"))
+    same(model(last(batch("net"))), reference(batch("net")))
+    assert changed(model) == ["classifier.1"]
+    same(restore(model)(batch("net")), reference(batch("net")))
+
+
+def test_a_module_in_front_that_is_replaced_turns_nothing():
+    model, reference = convert(build("net").eval(), flatten=batch("net")), build("net").eval()
+    model.avgpool = nn.AdaptiveAvgPool2d((3, 4))
+    same(model(last(batch("net"))), reference(batch("net")))
+
+
+def test_restoring_a_part_leaves_alone_what_gets_its_images_from_outside():
+    model, reference = convert(build("net").eval(), flatten=batch("net")), build("net").eval()
+    convert(model.classifier)
+    restore(model.classifier)
+    assert changed(model) == ["classifier.1"]
+    same(model(last(batch("net"))), reference(batch("net")))
+    same(restore(model)(batch("net")), reference(batch("net")))
+    assert changed(model) == []
+
+
 def save_and_load(model):
     buffer = io.BytesIO()
     torch.save(model, buffer)

@@ -5,6 +5,7 @@ What a survey found is tried one by one, and kept only where it is proven.
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from contextlib import ExitStack
 from math import prod
 from typing import Any
@@ -20,7 +21,8 @@ from nhwc.conversion.image_linear import (
     TurnInput,
     TurnOutput,
     change_class,
-    take_flow_off,
+    flows_of,
+    take_off,
 )
 from nhwc.conversion.moves import Move, apply
 from nhwc.conversion.plan import model_tensors, plan_moves
@@ -65,10 +67,10 @@ def standing(model: nn.Module) -> list[Move]:
 
 
 def plan_unfold(model: nn.Module) -> list[Move]:
-    """The moves that give every changed Linear its old shape."""
+    """The moves that give every changed Linear its old shape, unless its images come from outside ``model``."""
     tensors = model_tensors(model)
     shapes = {}
-    for name, weight in _image_weights(model):
+    for name, weight in _image_weights(model, flows_of(model)):
         if name not in tensors:
             raise ConversionError(f"{name}: something computes it (pruning, a parametrization); remove that first")
         shapes[name] = (weight.shape[0], prod(weight.shape[1:]))
@@ -78,8 +80,9 @@ def plan_unfold(model: nn.Module) -> list[Move]:
 
 def unfold(model: nn.Module) -> None:
     """Take off all that ``fold`` hung, once the moves of ``plan_unfold`` are made."""
+    flows = flows_of(model)
     for module in model.modules():
-        take_flow_off(module)
+        take_off(module, flows)
 
 
 def _change(model: nn.Module, flattened: Flattened, undo: ExitStack) -> tuple[list[Move], FlowStarts]:
@@ -95,7 +98,8 @@ def _change(model: nn.Module, flattened: Flattened, undo: ExitStack) -> tuple[li
     for linear in linears.values():
         undo.callback(change_class(linear, flow))
     owner, site = modules[flattened.owner], modules[flattened.site]
-    starts = FlowStarts(flow, (False,))
+    below = [path.removeprefix(f"{flattened.owner}.") for path in flattened.linears]
+    starts = FlowStarts(flow, below, (False,))
     undo.callback(owner.register_forward_pre_hook(starts).remove)
     undo.callback(owner.register_forward_hook(FlowEnds(flow), always_call=True).remove)
     if isinstance(site, nn.Flatten):
@@ -109,6 +113,10 @@ def _weight_name(path: str) -> str:
     return f"{path}.weight" if path else "weight"
 
 
-def _image_weights(model: nn.Module) -> list[tuple[str, torch.Tensor]]:
-    found = [(_weight_name(path), m.weight) for path, m in model.named_modules() if isinstance(m, ImageLinear)]
-    return [(name, weight) for name, weight in found if weight.dim() > 2]
+def _image_weights(model: nn.Module, flows: Collection[int] | None = None) -> list[tuple[str, torch.Tensor]]:
+    linears = [(path, module) for path, module in model.named_modules() if isinstance(module, ImageLinear)]
+    return [
+        (_weight_name(path), linear.weight)
+        for path, linear in linears
+        if linear.weight.dim() > 2 and (flows is None or id(linear.flow) in flows)
+    ]

@@ -63,15 +63,26 @@ class Flow(threading.local):
 
 
 class FlowStarts:
-    """A forward pre-hook of the module that owns both ends. modes: training flags under which the flow is proven."""
+    """A forward pre-hook of the module that owns both ends.
 
-    def __init__(self, flow: Flow, modes: Collection[bool]) -> None:
+    linears: paths of the changed layers below it; where one was replaced, nothing is turned any more.
+    modes: training flags under which the flow is proven.
+    """
+
+    def __init__(self, flow: Flow, linears: Collection[str], modes: Collection[bool]) -> None:
         self.flow = flow
+        self.linears = tuple(linears)
         self.modes = tuple(modes)
 
     def __call__(self, module: nn.Module, *_: object) -> None:  # torch.compile looks at all that has a name
-        self.flow.inside = module.training in self.modes
+        self.flow.inside = module.training in self.modes and all(self._stands(module, path) for path in self.linears)
         self.flow.turned = None
+
+    def _stands(self, module: nn.Module, path: str) -> bool:
+        found: object = module
+        for name in path.split("."):
+            found = getattr(found, name, None)
+        return isinstance(found, ImageLinear) and found.flow is self.flow
 
 
 class FlowEnds:
@@ -180,15 +191,22 @@ def change_class(linear: nn.Module, flow: Flow) -> Callable[[], None]:
     return undo
 
 
-def take_flow_off(module: nn.Module) -> None:
-    """Remove the hooks of this file from one module, a copied or unpickled one too, and make its Linear a plain one.
+def flows_of(model: nn.Module) -> set[int]:
+    """The ``id`` of every flow that starts in ``model``: one that comes from outside is none of its own."""
+    hooks = [hook for module in model.modules() for hook in module._forward_pre_hooks.values()]
+    return {id(hook.flow) for hook in hooks if isinstance(hook, FlowStarts)}
+
+
+def take_off(module: nn.Module, flows: Collection[int]) -> None:
+    """Remove the hooks of these flows from one module, a copied or unpickled one too, and make its Linear a plain one.
 
     The weight has to have its old shape by then.
     """
     hooks = {**module._forward_pre_hooks, **module._forward_hooks}
-    for key in [key for key, hook in hooks.items() if isinstance(hook, FlowStarts | FlowEnds | TurnOutput | TurnInput)]:
-        for table in _HOOK_TABLES:
-            getattr(module, table).pop(key, None)
-    if type(module) is ImageLinear:
+    for key, hook in hooks.items():
+        if isinstance(hook, FlowStarts | FlowEnds | TurnOutput | TurnInput) and id(hook.flow) in flows:
+            for table in _HOOK_TABLES:
+                getattr(module, table).pop(key, None)
+    if type(module) is ImageLinear and id(module.flow) in flows:
         vars(module).pop("flow")
         module.__class__ = nn.Linear  # type: ignore[assignment]
