@@ -88,6 +88,7 @@ def test_vgg_blames_the_flatten_before_the_classifier() -> None:
     assert flatten.bytes == 512 * 7 * 7 * 4
     assert flatten.source is not None
     assert "torch.flatten(x, 1)" in flatten.source.text
+    assert "nhwc.convert(model, flatten=inputs)" in flatten.advice
 
 
 def test_instance_norm_3d_hides_a_copy_in_each_norm() -> None:

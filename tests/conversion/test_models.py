@@ -1,11 +1,13 @@
 """Real models: converted, run, restored exactly."""
 
+import copy
 import gc
 
 import pytest
 import torch
 from torch import nn
 
+from nhwc.api import audit
 from nhwc.conversion import convert, restore
 from nhwc.strides import channels_last_for, strides_for
 
@@ -69,3 +71,33 @@ def test_converts_and_restores(name):
 @pytest.mark.parametrize("name", SLOW)
 def test_converts_and_restores_more(name):
     check(name)
+
+
+@pytest.mark.parametrize(
+    ("name", "size", "linear"), [("alexnet", 96, 1), pytest.param("vgg11_bn", 48, 0, marks=pytest.mark.slow)]
+)
+def test_the_flatten_of_a_classifier_copies_nothing_and_learns_the_same(name, size, linear):
+    torch.manual_seed(0)
+    model = models.get_model(name, weights=None).eval()
+    x = torch.rand(2, 3, size, size)
+    reference = copy.deepcopy(model).double()
+    wanted = reference(x.double())
+    wanted.square().mean().backward()
+    convert(model, inputs=True, flatten=x)
+    weight = model.classifier[linear].weight
+    assert weight.stride() == strides_for(weight.shape, "channels_last")
+    report = audit(model, x, convert=False, repeats=0)
+    assert "flatten" not in [finding.operator for finding in report.findings]
+    got = model(x)
+    got.square().mean().backward()
+    assert relative(got, wanted) < 1e-5
+    for (path, have), want in zip(model.named_parameters(), reference.parameters(), strict=True):
+        assert relative(have.grad.reshape(want.shape), want.grad) < 1e-3, path
+        assert have.grad.stride() == have.stride(), path
+    restore(model)
+    assert type(model.classifier[linear]) is nn.Linear
+    assert relative(model(x), wanted) < 1e-5
+
+
+def relative(got, want):
+    return ((got - want).norm() / want.norm()).item()

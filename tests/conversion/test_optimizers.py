@@ -91,11 +91,14 @@ def test_restore_takes_the_hook_off():
     model, optimizer = reference(FUSED["adamw"], 1)
     stored = copy.deepcopy(optimizer.state_dict())
     before = dict(optimizer._optimizer_load_state_dict_post_hooks)
+    saving = dict(optimizer._optimizer_state_dict_post_hooks)
     convert(model, optimizer=[optimizer])
+    hung = dict(optimizer._optimizer_load_state_dict_post_hooks)
     convert(model, optimizer=optimizer)
-    assert len(optimizer._optimizer_load_state_dict_post_hooks) == len(before) + 1
+    assert optimizer._optimizer_load_state_dict_post_hooks == hung != before
     restore(model)
     assert optimizer._optimizer_load_state_dict_post_hooks == before
+    assert optimizer._optimizer_state_dict_post_hooks == saving
     optimizer.load_state_dict(stored)
     assert_following(optimizer)
 

@@ -4,7 +4,7 @@ and compute wrong updates, silently on the CPU, where their strides differ."""
 from __future__ import annotations
 
 import gc
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from contextlib import ExitStack, suppress
 from itertools import compress
 
@@ -19,13 +19,21 @@ from nhwc.errors import ConversionError
 from nhwc.strides import CONTIGUOUS, holds
 
 
-def plan_states(optimizer: Optimizer, names: Mapping[int, str], targets: Mapping[int, tuple[int, ...]]) -> list[Move]:
+def plan_states(
+    optimizer: Optimizer,
+    names: Mapping[int, str],
+    targets: Mapping[int, tuple[int, ...]],
+    apart: Collection[int] = (),
+) -> list[Move]:
     """Moves that give each state tensor of a parameter's shape the strides of its parameter.
 
-    names, targets: by ``id`` of the parameter; a parameter without target keeps its strides.
+    names, targets, apart: by ``id`` of the parameter; one without target keeps its strides, the state of those apart
+        is left alone.
     """
     moves = []
     for parameter, state in list(optimizer.state.items()):
+        if id(parameter) in apart:
+            continue
         for key, value in _state_tensors(parameter, state):
             target = targets.get(id(parameter), parameter.stride())
             if value.stride() != target:
@@ -46,7 +54,7 @@ def follow_parameters(optimizer: Optimizer) -> None:
 def require_own(optimizer: Optimizer, model: nn.Module) -> None:
     """Raise where ``optimizer`` has nothing to do with ``model``."""
     own = {id(parameter) for parameter in model.parameters()}
-    if own.isdisjoint(id(parameter) for parameter in _parameters(optimizer)):
+    if own.isdisjoint(id(parameter) for parameter in parameters_of(optimizer)):
         what = type(optimizer).__name__
         raise ConversionError(f"optimizer= is {what} over no parameter of this model; pass the one that trains it")
 
@@ -78,7 +86,7 @@ def _search(moving: Mapping[int, Move], names: Mapping[int, str], known: set[int
             if "reducer" in vars(found):
                 _require_unwrapped(found, moving, names)
         elif isinstance(found, Optimizer):
-            held = [p for p in _parameters(found) if id(p) in moving and moving[id(p)].copies]
+            held = [p for p in parameters_of(found) if id(p) in moving and moving[id(p)].copies]
             if held:
                 _require_view_free(found, held[0], moving, names)
                 if id(found) not in known:
@@ -102,7 +110,8 @@ def _alive(*kinds: type) -> list[object]:
 def _require_view_free(
     optimizer: Optimizer, parameter: torch.Tensor, moving: Mapping[int, Move], names: Mapping[int, str]
 ) -> None:
-    if isinstance(optimizer, LBFGS) and not holds(parameter.shape, moving[id(parameter)].strides, CONTIGUOUS):
+    move = moving[id(parameter)]
+    if isinstance(optimizer, LBFGS) and not holds(move.shape or parameter.shape, move.strides, CONTIGUOUS):
         raise ConversionError(
             f"{names[id(parameter)]}: LBFGS flattens gradients with view(), which channels last forbids; "
             "use another optimizer"
@@ -113,12 +122,19 @@ def _require_no_state(
     optimizer: Optimizer, held: Iterable[torch.Tensor], moving: Mapping[int, Move], names: Mapping[int, str]
 ) -> None:
     for parameter in held:
-        for key, value in _state_tensors(parameter, optimizer.state.get(parameter, {})):
-            if not same_bytes(value.shape, value.stride(), moving[id(parameter)].strides):
+        move, state = moving[id(parameter)], optimizer.state.get(parameter, {})
+        for key, value in state.items() if move.shape is not None else _state_tensors(parameter, state):
+            if not _fits(value, move):
                 raise ConversionError(
                     f"{names[id(parameter)]}: a live {type(optimizer).__name__} keeps its {key} in the old strides, on "
                     "which fused updates are wrong; pass it as optimizer="
                 )
+
+
+def _fits(value: object, move: Move) -> bool:
+    if not isinstance(value, torch.Tensor) or value.dim() == 0:
+        return True
+    return move.shape in (None, tuple(value.shape)) and same_bytes(value.shape, value.stride(), move.strides)
 
 
 def _require_unwrapped(wrapper: DistributedDataParallel, moving: Mapping[int, Move], names: Mapping[int, str]) -> None:
@@ -130,7 +146,8 @@ def _require_unwrapped(wrapper: DistributedDataParallel, moving: Mapping[int, Mo
             )
 
 
-def _parameters(optimizer: Optimizer) -> list[torch.Tensor]:
+def parameters_of(optimizer: Optimizer) -> list[torch.Tensor]:
+    """Every parameter of every group."""
     return [parameter for group in vars(optimizer).get("param_groups", ()) for parameter in group["params"]]
 
 

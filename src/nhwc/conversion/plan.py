@@ -66,8 +66,15 @@ def plan_conversion(
     return plan
 
 
-def plan_moves(tensors: Mapping[str, torch.Tensor], targets: Mapping[str, tuple[int, ...]]) -> list[Move]:
-    """The moves that give ``tensors`` their ``targets``, with their gradients; raises ConversionError by name."""
+def plan_moves(
+    tensors: Mapping[str, torch.Tensor],
+    targets: Mapping[str, tuple[int, ...]],
+    shapes: Mapping[str, tuple[int, ...]] | None = None,
+) -> list[Move]:
+    """The moves that give ``tensors`` their ``targets``, with their gradients; raises ConversionError by name.
+
+    shapes: the new shape of each tensor that gets one.
+    """
     moves: list[Move] = []
     seen: set[int] = set()
     neighbours = _neighbours(tensors)
@@ -81,12 +88,13 @@ def plan_moves(tensors: Mapping[str, torch.Tensor], targets: Mapping[str, tuple[
         shown = _view(tensor)
         twins = tuple({id(other): other for other in neighbours[id(tensor)].values() if _view(other) == shown}.values())
         seen.update(id(twin) for twin in twins)
-        move = Move(name, twins, target)
-        if tensor.stride() != target:
+        shape = None if shapes is None else shapes.get(name)
+        move = Move(name, twins, target, shape)
+        if shape is not None or tensor.stride() != target:
             _require_movable(move, neighbours[id(tensor)])
             moves.append(move)
         for twin in twins:
-            moves.extend(_gradient_move(name, twin, target))
+            moves.extend(_gradient_move(name, twin, target, shape))
     return moves
 
 
@@ -213,9 +221,11 @@ def _require_movable(move: Move, neighbours: Mapping[str, torch.Tensor]) -> None
             )
 
 
-def _gradient_move(name: str, tensor: torch.Tensor, target: tuple[int, ...]) -> Iterator[Move]:
+def _gradient_move(
+    name: str, tensor: torch.Tensor, target: tuple[int, ...], shape: tuple[int, ...] | None
+) -> Iterator[Move]:
     gradient = tensor.grad if tensor.is_leaf else None
     if gradient is None or gradient.layout is not torch.strided or gradient.shape != tensor.shape:
         return
-    if gradient.stride() != target:
-        yield Move(f"{name}.grad", (gradient,), target)
+    if shape is not None or gradient.stride() != target:
+        yield Move(f"{name}.grad", (gradient,), target, shape)

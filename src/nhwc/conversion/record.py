@@ -18,6 +18,7 @@ from torch import nn
 from torch.optim import Optimizer
 from torch.utils.hooks import RemovableHandle
 
+from nhwc.conversion.image_states import ImageStates
 from nhwc.conversion.moves import apply, same_bytes
 from nhwc.conversion.optimizers import follow_parameters
 from nhwc.conversion.plan import plan_conversion
@@ -36,7 +37,7 @@ class Record:
 
 @dataclass
 class _Handles:
-    optimizers: list[tuple[weakref.ref[Optimizer], RemovableHandle]] = field(default_factory=list)
+    optimizers: list[tuple[weakref.ref[Optimizer], list[RemovableHandle]]] = field(default_factory=list)
     gradients: dict[str, tuple[weakref.ref[torch.Tensor], RemovableHandle]] = field(default_factory=dict)
 
 
@@ -62,7 +63,10 @@ def write(model: nn.Module, record: Record, undo: ExitStack) -> None:
 def erase(model: nn.Module) -> None:
     """Take the hooks off ``model`` and forget it, last of all: interrupted, ``restore`` can be called again."""
     handles = _handles.pop(model, _Handles())
-    for _, handle in (*handles.optimizers, *handles.gradients.values()):
+    for handle in (
+        *(handle for _, hung in handles.optimizers for handle in hung),
+        *(handle for _, handle in handles.gradients.values()),
+    ):
         handle.remove()
     for key in [key for key, hook in model._load_state_dict_post_hooks.items() if hook is correct_strides]:
         del model._load_state_dict_post_hooks[key]
@@ -76,14 +80,16 @@ def optimizers_of(model: nn.Module) -> list[Optimizer]:
 
 
 def follow_optimizers(model: nn.Module, optimizers: Iterable[Optimizer], undo: ExitStack) -> None:
-    """Let the state that each optimizer loads later take its parameters' strides."""
+    """Let the state that each optimizer loads later take its parameters' strides, and their shape in the model."""
     known = optimizers_of(model)
     entries = _handles.setdefault(model, _Handles()).optimizers
     for optimizer in optimizers:
         if all(optimizer is not one for one in known):
-            handle = optimizer.register_load_state_dict_post_hook(follow_parameters)
-            undo.callback(handle.remove)
-            entry = (weakref.ref(optimizer), handle)
+            hung = ImageStates(model).hang(optimizer)
+            hung.append(optimizer.register_load_state_dict_post_hook(follow_parameters))
+            for handle in hung:
+                undo.callback(handle.remove)
+            entry = (weakref.ref(optimizer), hung)
             undo.callback(entries.remove, entry)
             entries.append(entry)
 

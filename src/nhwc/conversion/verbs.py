@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Iterable, Sequence
 from contextlib import ExitStack
 from typing import TypeVar
@@ -10,14 +11,16 @@ import torch
 from torch import nn
 from torch.optim import Optimizer
 
-from nhwc.conversion import record
+from nhwc.conversion import flattening, record
 from nhwc.conversion.doors import hang_input_door, hang_output_door, take_doors_off
+from nhwc.conversion.image_states import plan_image_states
 from nhwc.conversion.moves import Move, apply
 from nhwc.conversion.optimizers import optimizers_without_state, plan_states, require_own
 from nhwc.conversion.plan import is_lazy, model_tensors, plan_conversion, plan_moves
+from nhwc.conversion.survey import survey
 from nhwc.conversion.targets import convertible
 from nhwc.errors import ConversionError
-from nhwc.strides import format_name
+from nhwc.strides import CONTIGUOUS, format_name
 
 ModelT = TypeVar("ModelT", bound=nn.Module)
 Optimizers = Optimizer | Sequence[Optimizer] | None
@@ -31,6 +34,7 @@ def convert(
     inputs: bool = False,
     outputs: object = None,
     also: Iterable[str] = (),
+    flatten: object = None,
 ) -> ModelT:
     """Bring the weights of every 2-D and 3-D convolution of ``model`` to a memory format, in place; returns the model.
 
@@ -51,6 +55,12 @@ def convert(
         N, C, H, W. By default only convolutions' own tensors change: a kernel that user code keeps as H, W, I, O and
         permutes would not gain, and torchvision's DeformConv2d would copy its weight back at every call.
 
+    flatten: example arguments of ``model``, one or a tuple of them. Every Linear behind a flattened image then takes it
+        in the order of channels last, so that ``flatten``, ``view`` or ``reshape`` copies nothing: the weight becomes
+        (O, C, H, W) in channels last, and the module in front hands out (N, H * W * C, 1, 1). State dicts keep
+        (O, C * H * W). The example is run some times, and only what these runs prove right is changed; a warning
+        names every other flatten, with the reason.
+
     A part of the model that needs plain N, C, H, W memory, because it reads addresses, gets a border of its own
     afterwards: ``convert(model.part, "contiguous", inputs=True)``.
 
@@ -60,8 +70,9 @@ def convert(
     call ``convert`` again. Convert before DistributedDataParallel, and before ``share_memory``.
 
     Raises ConversionError by parameter name and reason where something cannot be converted, where a live optimizer
-    with state was not passed, and where DistributedDataParallel, FSDP or TorchScript already hold the model;
-    FormatError for an unknown format. The model, its hooks and the optimizers are then as before.
+    with state was not passed, where DistributedDataParallel, FSDP or TorchScript already hold the model, and where
+    ``flatten`` finds no Linear to change; FormatError for an unknown format. The model, its hooks and the optimizers
+    are then as before.
 
     >>> from torch import nn
     >>> model = convert(nn.Sequential(nn.Conv2d(3, 8, 3), nn.Conv2d(8, 8, 3, groups=8)))
@@ -80,6 +91,8 @@ def convert(
     moves, followed = _with_optimizers(core, plan.moves, optimizers)
     tensors = model_tensors(core)
     originals = {name: (tuple(tensors[name].shape), tensors[name].stride()) for name in plan.targets}
+    example = None if flatten is None else _example(flatten, wanted)
+    surveyed = None if example is None else survey(core, example)
     with ExitStack() as undo:
         record.write(
             core, record.Record(wanted, plan.also, {**originals, **(before.originals if before else {})}), undo
@@ -92,7 +105,17 @@ def convert(
             undo.callback(hang_input_door(core, wanted))
         if leaving is not None:
             undo.callback(hang_output_door(core, leaving))
+        refused: list[str] = []
+        if example is not None and surveyed is not None:
+            known = record.optimizers_of(core)
+            passed = [*optimizers, *(one for one in known if all(one is not each for each in optimizers))]
+            weights, refused = flattening.fold(core, example, surveyed, undo)
+            states, followed = _with_optimizers(core, weights, passed)
+            apply(states[len(weights) :], undo)
+            record.follow_optimizers(core, followed, undo)
         undo.pop_all()
+    for reason in refused:
+        warnings.warn(f"flatten=: {reason}", UserWarning, stacklevel=2)
     return model
 
 
@@ -126,10 +149,11 @@ def restore(model: ModelT, *, optimizer: Optimizers = None) -> ModelT:
     for one in given:
         require_own(one, core)
     optimizers = [*given, *(known for known in record.optimizers_of(core) if all(known is not one for one in given))]
-    moves, _ = _with_optimizers(core, plan_moves(tensors, targets), optimizers)
+    moves, _ = _with_optimizers(core, [*plan_moves(tensors, targets), *flattening.plan_unfold(core)], optimizers)
     with ExitStack() as undo:
         apply(moves, undo)
         undo.pop_all()
+    flattening.unfold(core)
     take_doors_off(core)
     record.erase(core)
     return model
@@ -141,13 +165,25 @@ def _with_optimizers(
     """The moves with those of the optimizers' states, and the optimizers that shall follow from now on."""
     names = {id(tensor): name for name, tensor in reversed(model_tensors(model).items())}
     found = optimizers_without_state(moves, names, passed)
-    targets = {id(tensor): move.strides for move in moves for tensor in move.tensors}
-    states = [move for one in passed for move in plan_states(one, names, targets)]
+    reshaped = [move for move in moves if move.shape is not None]
+    targets = {id(tensor): move.strides for move in moves if move.shape is None for tensor in move.tensors}
+    apart = {id(tensor) for move in reshaped for tensor in move.tensors}
+    images = [*(move for move in flattening.standing(model) if id(move.tensors[0]) not in apart), *reshaped]
+    states = [
+        *(move for one in passed for move in plan_states(one, names, targets, apart)),
+        *(move for one in [*passed, *found] for move in plan_image_states(one, names, images)),
+    ]
     return [*moves, *states], [*passed, *found]
 
 
 def _format(memory_format: object) -> str:
     return "auto" if memory_format == "auto" else format_name(memory_format)
+
+
+def _example(flatten: object, memory_format: str) -> tuple[object, ...]:
+    if memory_format == CONTIGUOUS:
+        raise ConversionError("flatten= is for channels last: leave it out of a conversion to contiguous")
+    return flatten if isinstance(flatten, tuple) else (flatten,)
 
 
 def _optimizers(optimizer: Optimizers) -> list[Optimizer]:

@@ -36,7 +36,7 @@ _BY_OPERATOR = {
     "repeat_interleave": "use torch.nn.functional.interpolate(mode='nearest'), which keeps channels last",
     "index_select": "gather along N, H or W before the channels-last part, or use narrow and chunk, which are views",
     "repeat": "use expand where the result is only read, or interpolate(mode='nearest')",
-    "flatten": "permute the columns of the Linear weight once to H, W, C order and flatten the permuted view",
+    "flatten": "before a Linear, nhwc.convert(model, flatten=inputs) makes it a view, and permutes the weight once",
     "copy_": "allocate the buffer in channels last: memory_format=torch.channels_last where it is made",
     "contiguous": "drop .contiguous() and use reshape, which copies only where it must",
     "pad": "use reflect, replicate or constant padding, which keep channels last",
