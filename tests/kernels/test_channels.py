@@ -85,9 +85,8 @@ RESULTS = [
     *asked(
         "cat", [replace(each, differentiable=False) for each in [*CAT, *CAT_OF_CHUNKS]], "channels last", dtypes=DTYPES
     ),
-    # these gradients follow the incoming one
-    *asked("indexing", INDEXING, "channels last", dtypes=DTYPES, hows=("channels_last",)),
-    *asked("roll", ROLL, "channels last", dtypes=DTYPES, hows=("channels_last",)),
+    *asked("indexing", INDEXING, "channels last", dtypes=DTYPES),
+    *asked("roll", ROLL, "channels last", dtypes=DTYPES),
 ]
 #: Not of the slices: putting a gradient in its place is a copy.
 COPIES = [

@@ -9,6 +9,7 @@ import torch
 
 from nhwc.kernels import gpu, native
 from nhwc.kernels.dispatcher import is_plain, tracks_forward_gradients
+from nhwc.kernels.incoming import with_gradient_in_channels_last
 from nhwc.kernels.layouts import (
     empty_channels_last,
     from_rows,
@@ -45,6 +46,11 @@ def index_select(self: torch.Tensor, dim: int, index: torch.Tensor) -> Any:
     rows = self.numel() // size
     _gather(self.element_size(), self, result, order, rows, size, index.numel())
     return result
+
+
+@INDEX.replaces("aten::index_select", "AutogradCPU")
+def index_select_followed(self: torch.Tensor, dim: int, index: torch.Tensor) -> Any:  # noqa: ARG001 the operator's own
+    return with_gradient_in_channels_last(self)
 
 
 @INDEX.replaces("aten::index_select_backward", "CompositeImplicitAutograd")
@@ -86,6 +92,11 @@ def roll(self: torch.Tensor, shifts: Sequence[int], dims: Sequence[int] = ()) ->
     if any(not -self.dim() <= dim < self.dim() for dim in dims):
         return NotImplemented
     return from_rows(torch.roll(rows_of(self), list(shifts), [row_dim(self, dim) for dim in dims]))
+
+
+@ROLL.replaces("aten::roll", "AutogradCPU")
+def roll_followed(self: torch.Tensor, shifts: Sequence[int], dims: Sequence[int] = ()) -> Any:  # noqa: ARG001
+    return with_gradient_in_channels_last(self)
 
 
 def _is_final(grad: torch.Tensor) -> bool:
