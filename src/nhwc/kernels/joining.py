@@ -65,8 +65,13 @@ def cat(tensors: Sequence[torch.Tensor], dim: int = 0) -> Any:
 
 
 def _lies_in_rows(tensor: torch.Tensor) -> bool:
-    """Whether torch takes ``tensor`` for channels last: all channels of an image, or some of them."""
-    return tensor.dim() in _RANKS and tensor.shape[1] > 1 and pixel_step(tensor) is not None
+    """Whether torch takes ``tensor`` for channels last: all channels of an image, or some of them.
+
+    Of one sample, too, it asks for a batch stride that goes past the sample.
+    """
+    if tensor.dim() not in _RANKS or tensor.shape[1] < 2 or pixel_step(tensor) is None:
+        return False
+    return tensor.stride(0) >= tensor.stride(2) * tensor.shape[2]
 
 
 def _numbers(values: Sequence[Any]) -> Any:
