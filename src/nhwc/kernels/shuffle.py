@@ -8,6 +8,7 @@ channels innermost, so that the following ``view`` to four dimensions is channel
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import Any
 
@@ -15,7 +16,7 @@ import torch
 
 from nhwc.kernels import gpu, native
 from nhwc.kernels.dispatcher import is_plain, tracks_forward_gradients
-from nhwc.kernels.layouts import lies_channels_last
+from nhwc.kernels.layouts import as_channels_last, empty_channels_last, lies_channels_last
 from nhwc.kernels.registry import kernel
 
 SHUFFLE = kernel(
@@ -62,6 +63,36 @@ class _Relaid(torch.autograd.Function):
         return (_Relaid.apply(grad, 3 - ctx.innermost) if is_plain(grad) else grad), None
 
 
+class _Shuffled(torch.autograd.Function):
+    """Channel shuffle of a channels-last image; the gradient is shuffled back.
+
+    Both get canonical strides, which a view of one sample has not.
+    """
+
+    @staticmethod
+    def forward(ctx: Any, image: torch.Tensor, groups: int) -> torch.Tensor:
+        samples, channels, *pixels = image.shape
+        ctx.groups = channels // groups
+        image = as_channels_last(image)
+        result = empty_channels_last(image.shape, image)
+        if (
+            image.is_cpu
+            and native.is_available()
+            and image.element_size() <= 8
+            and not (image.is_conj() or image.is_neg())
+        ):
+            rows = samples * math.prod(pixels)
+            _shuffle(image.element_size(), image, result, rows, groups, ctx.groups)
+        else:
+            turned = image.view(samples, groups, ctx.groups, *pixels).transpose(1, 2)
+            result.view(samples, ctx.groups, groups, *pixels).copy_(turned)
+        return result
+
+    @staticmethod
+    def backward(ctx: Any, grad: torch.Tensor) -> tuple[torch.Tensor, None]:
+        return (_Shuffled.apply(grad, ctx.groups) if is_plain(grad) else torch.channel_shuffle(grad, ctx.groups)), None
+
+
 @SHUFFLE.replaces("aten::clone", "AutogradCPU")
 @SHUFFLE.replaces("aten::clone", "AutogradCUDA", where=gpu.is_present)
 def clone(self: torch.Tensor, *, memory_format: torch.memory_format | None = None) -> Any:
@@ -82,7 +113,7 @@ def reshape(self: torch.Tensor, shape: Sequence[int]) -> Any:
         return NotImplemented
     if any(size not in {-1, want} for size, want in zip(shape, wanted, strict=True)):
         return NotImplemented
-    return _Relaid.apply(self, 2).view(wanted)
+    return _Shuffled.apply(self.transpose(1, 2).view(wanted), b)
 
 
 @SHUFFLE.replaces("aten::channel_shuffle")
@@ -96,9 +127,9 @@ def reshape(self: torch.Tensor, shape: Sequence[int]) -> Any:
 def channel_shuffle(self: torch.Tensor, groups: int) -> Any:
     if self.dim() != 4 or not is_plain(self) or not lies_channels_last(self) or groups < 2 or self.shape[1] % groups:
         return NotImplemented
-    samples, channels, height, width = self.shape
-    turned = self.view(samples, groups, channels // groups, height, width).transpose(1, 2)
-    return _Relaid.apply(turned, 2).view(self.shape) if _is_turned(turned) else NotImplemented
+    if tracks_forward_gradients():
+        return NotImplemented
+    return _Shuffled.apply(self, groups)
 
 
 def _is_turned(tensor: torch.Tensor) -> bool:
