@@ -210,3 +210,13 @@ def test_a_hand_made_shuffle_is_a_view_all_the_way_back() -> None:
 )
 def test_bad_input_is_refused_in_torchs_words(kernel: str, call: object) -> None:
     conformance.check_error(kernel, lambda: call(canonical(torch.randn(2, 6, 4, 4))))  # type: ignore[operator]
+
+
+def test_a_shuffled_tensor_may_be_cut_otherwise() -> None:
+    """reshape and flatten copy through the same operators as a shuffle does."""
+    turned = torch.randn(2, 16, 6, 5).to(memory_format=torch.channels_last).view(2, 4, 4, 6, 5).transpose(1, 2)
+    ways = [lambda t: t.flatten(1), lambda t: t.reshape(2, 4, -1), lambda t: t.reshape(8, 4, 6, 5), torch.ravel]
+    for way in ways:
+        with nhwc.kernels.use("channel_shuffle"):
+            found = way(turned)
+        assert torch.equal(found, way(turned))

@@ -81,7 +81,7 @@ def test_values_and_indices_are_the_originals_to_the_bit(kernel: str, sample: Sa
     for one, other in zip(found, wanted, strict=True):
         assert one.dtype == other.dtype
         assert torch.equal(one, other)
-        assert conformance.is_canonical(one)
+        assert one.dtype == torch.int64 or conformance.is_canonical(one)
 
 
 @every

@@ -260,3 +260,33 @@ with enable_python_dispatcher():
 """
     ran = children.script(code)
     assert ran.stdout == "True\n", ran.stderr
+
+
+def test_an_interruption_while_kernels_go_leaves_none_on(monkeypatch: pytest.MonkeyPatch) -> None:
+    from nhwc.kernels import dispatcher
+
+    remove, calls = dispatcher.Installation.remove, []
+
+    def interrupted(self: dispatcher.Installation) -> None:
+        calls.append(self)
+        if len(calls) == 2:
+            raise KeyboardInterrupt
+        remove(self)
+
+    monkeypatch.setattr(dispatcher.Installation, "remove", interrupted)
+    with pytest.raises(KeyboardInterrupt), nhwc.kernels.use("softmax", "cat", "roll"):
+        assert softmax_keeps()
+    assert nhwc.kernels.active() == ()
+    assert not softmax_keeps()
+
+
+def test_a_tracer_of_real_tensors_gets_torchs_own_operators() -> None:
+    from torch.fx.experimental.proxy_tensor import make_fx
+
+    def shuffled(x: torch.Tensor) -> torch.Tensor:
+        return nn.functional.pad(nn.functional.channel_shuffle(x, 2), (1, 1, 1, 1), mode="circular")
+
+    with nhwc.kernels.use():
+        graph = make_fx(shuffled)(image())
+    other = image()
+    assert torch.equal(graph(other), shuffled(other))

@@ -130,6 +130,14 @@ def as_channels_last(tensor: torch.Tensor) -> torch.Tensor:
     return result
 
 
+def as_contiguous(tensor: torch.Tensor) -> torch.Tensor:
+    """A contiguous copy of a channels-last tensor, or itself where it is contiguous."""
+    if tensor.is_contiguous():
+        return tensor
+    result = torch.empty(tensor.shape, dtype=tensor.dtype, device=tensor.device)
+    return result if transpose(tensor, result) else tensor.contiguous()
+
+
 def rows_of(tensor: torch.Tensor) -> torch.Tensor:
     """The (N, ..., C) view of a channels-last tensor: contiguous, shares its storage."""
     return tensor.permute(0, *range(2, tensor.dim()), 1)

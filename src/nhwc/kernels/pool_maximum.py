@@ -15,7 +15,7 @@ import torch
 
 from nhwc.kernels import native, pool_windows
 from nhwc.kernels.dispatcher import is_plain
-from nhwc.kernels.layouts import empty_channels_last, loops_serve
+from nhwc.kernels.layouts import as_contiguous, empty_channels_last, loops_serve
 from nhwc.kernels.pool_places import LARGEST_SAMPLE, scattered
 from nhwc.kernels.registry import kernel
 
@@ -104,7 +104,8 @@ def _adaptive(input: torch.Tensor, output_size: Sequence[int], rank: int) -> Any
     result = empty_channels_last((samples, channels, *windows.shape), input)
     indices = empty_channels_last(result.shape, input, torch.int64)
     _maximum(native.dtype_code(input.dtype), input, result, indices, windows.table, samples, channels)
-    return result, indices
+    # torch's 3-D backward, which may be the one that runs, reads them as contiguous
+    return result, indices if rank == 4 else as_contiguous(indices)
 
 
 def _fractional_max(
@@ -131,7 +132,8 @@ def _fractional_max(
     table = (ctypes.c_int64 * len(numbers))(*numbers)
     operands = input, random_samples, result, indices, outside, table
     _fractional(native.dtype_code(input.dtype), *operands, samples, channels, spatial)
-    return NotImplemented if outside[0] else (result, indices)
+    # contiguous, since torch's backward reads them so, and it may be the one that runs
+    return NotImplemented if outside[0] else (result, as_contiguous(indices))
 
 
 #: Which of a channel's random numbers places the windows of each spatial dimension: torch counts from the width in 2-D.

@@ -1,5 +1,5 @@
 """Channel shuffle, in the three ways that models write it: ``channel_shuffle``, and a view, a transposition of the two
-channel dimensions and either ``reshape`` or ``contiguous`` and ``view``, whose copy is a ``clone``.
+channel dimensions and either ``reshape`` or ``contiguous`` and ``view``.
 
 A 5-D tensor that has the shuffled strides of a channels-last image becomes dense with its channels shuffled, image
 channels innermost, so that the following ``view`` to four dimensions is channels last. In the ``contiguous`` form the
@@ -93,11 +93,10 @@ class _Shuffled(torch.autograd.Function):
         return (_Shuffled.apply(grad, ctx.groups) if is_plain(grad) else torch.channel_shuffle(grad, ctx.groups)), None
 
 
-@SHUFFLE.replaces("aten::clone", "AutogradCPU")
-@SHUFFLE.replaces("aten::clone", "AutogradCUDA", where=gpu.is_present)
-def clone(self: torch.Tensor, *, memory_format: torch.memory_format | None = None) -> Any:
-    # where contiguous copies, when code above autograd calls it; kernels, which read the memory of what they made
-    # contiguous, call below it
+@SHUFFLE.replaces("aten::contiguous", "AutogradCPU")
+@SHUFFLE.replaces("aten::contiguous", "AutogradCUDA", where=gpu.is_present)
+def contiguous(self: torch.Tensor, *, memory_format: torch.memory_format = torch.contiguous_format) -> Any:
+    # not at clone, in which reshape ends as well: it cuts what it copied into other shapes than an image's
     if memory_format != torch.contiguous_format or not _is_turned(self):
         return NotImplemented
     return _Relaid.apply(self, 2)

@@ -94,5 +94,14 @@ def _install(wanted: tuple[Kernel, ...]) -> None:
 
 
 def _remove_unwanted() -> None:
+    try:
+        _remove_some()
+    except BaseException:  # a Ctrl-C: what is left goes all the same
+        _remove_some()
+        raise
+
+
+def _remove_some() -> None:
     for name in [name for name in _installed if name not in _enabled and _users[name] <= 0]:
-        _installed.pop(name).remove()
+        _installed[name].remove()
+        del _installed[name]

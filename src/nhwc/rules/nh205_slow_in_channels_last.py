@@ -24,14 +24,14 @@ SLOW = {
 
 @rule("NH205", kind="slow", severity=Severity.WARNING, needs_time=True)
 def find(flow: Flow) -> Iterator[Draft]:
-    """An operator that keeps channels last but is slow in it, unless nhwc's own kernel ran in its stead."""
+    """An operator that keeps channels last but is slow in it."""
     for call in flow.trace.calls:
         if call.phase is Phase.OPTIMIZER or not call.inputs or not call.outputs:
             continue
         slow = SLOW.get(call.inputs[0].device.partition(":")[0], {})
         if (
             call.name not in slow
-            or slow[call.name] in flow.trace.kernels
+            or slow[call.name] in flow.trace.kernels  # our own ran in its stead
             or order_of(call.inputs[0]) is not Order.PIXELS
             or order_of(call.outputs[0]) is not Order.PIXELS
         ):
