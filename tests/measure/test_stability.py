@@ -47,9 +47,8 @@ def test_two_speeds_of_one_variant_are_told() -> None:
     assert [told.startswith("the ratio of b fell into two groups") for told in found] == [True]
 
 
-@pytest.mark.parametrize(
-    "noise", [quiet, *(pytest.param(each, marks=pytest.mark.slow) for each in (bimodal, drifting, spiky, regimes))]
-)
+@pytest.mark.slow
+@pytest.mark.parametrize("noise", [quiet, bimodal, drifting, spiky, regimes])
 def test_what_pairing_takes_out_is_seldom_held_against_a_machine(noise: object) -> None:
     told = 0
     for seed in range(60):
