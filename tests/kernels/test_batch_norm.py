@@ -71,3 +71,10 @@ def test_frozen_and_half_precision_layers_are_torchs(dtype: torch.dtype) -> None
     with nhwc.kernels.use("batch_norm"):
         found = again(x.to(memory_format=torch.channels_last))
     torch.testing.assert_close(found, layer(x.to(memory_format=torch.channels_last)), rtol=0, atol=0)
+
+
+def test_one_running_statistic_alone_is_refused_in_torchs_words() -> None:
+    x, weight, mean = torch.randn(2, 3, 4, 4).to(memory_format=torch.channels_last), torch.ones(3), torch.zeros(3)
+    conformance.check_error(
+        "batch_norm", lambda: torch.native_batch_norm(x, weight, weight, mean, None, True, 0.1, 1e-5)
+    )

@@ -49,7 +49,7 @@ def native_batch_norm(
         return NotImplemented
     channels = input.shape[1]
     rows = size // channels
-    if rows < 2:
+    if rows < 2 or (running_mean is None) != (running_var is None):
         return NotImplemented
     result = in_huge_pages(torch.empty_like(input))
     mean = torch.empty(channels, dtype=input.dtype, device=input.device)
