@@ -115,6 +115,12 @@ def reshape(self: torch.Tensor, shape: Sequence[int]) -> Any:
     return _Shuffled.apply(self.transpose(1, 2).view(wanted), b)
 
 
+@SHUFFLE.replaces("aten::ravel", "CompositeImplicitAutograd")
+def ravel(self: torch.Tensor) -> Any:
+    # torch's own views what contiguous answers
+    return self.reshape(-1) if _is_turned(self) else NotImplemented
+
+
 @SHUFFLE.replaces("aten::channel_shuffle")
 @SHUFFLE.replaces("aten::channel_shuffle", "AutogradCPU")
 @SHUFFLE.replaces("aten::native_channel_shuffle")
