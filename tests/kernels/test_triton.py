@@ -35,15 +35,15 @@ def interpreted(*arguments: str) -> str:
 
 @needs_triton
 @pytest.mark.timeout(900)
-def test_the_interpreter_finds_every_kernel_right() -> None:
-    assert " passed" in interpreted()
+def test_the_interpreter_finds_every_result_right() -> None:
+    assert " passed" in interpreted("-k", "exact and float32")
 
 
 @pytest.mark.slow
 @pytest.mark.timeout(1600)
 @needs_triton
-def test_the_interpreter_finds_every_derivative_and_type_right() -> None:
-    assert " passed" in interpreted("-m", "slow")
+def test_the_interpreter_finds_every_layout_derivative_and_type_right() -> None:
+    assert " passed" in interpreted("-m", "slow or not slow", "-k", "not (exact and float32)")
 
 
 @pytest.mark.slow
