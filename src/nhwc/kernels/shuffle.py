@@ -31,38 +31,6 @@ _DEVICES = frozenset({"cpu", "cuda"})
 _shuffle = native.Function("shuffle_channels", "ipplll")
 
 
-class _Relaid(torch.autograd.Function):
-    """An (N, a, b, H, W) tensor of the same values with b (``innermost`` 2) or a (1) innermost, the other next to it.
-
-    The gradient is relaid the other way round, into the strides that the transposed view of an image has: views all the
-    way back to the image.
-    """
-
-    @staticmethod
-    def forward(ctx: Any, tensor: torch.Tensor, innermost: int) -> torch.Tensor:
-        ctx.innermost = innermost
-        samples, a, b, height, width = tensor.shape
-        result = torch.empty_strided(
-            tensor.shape, _strides(tensor.shape, innermost), dtype=tensor.dtype, device=tensor.device
-        )
-        if (
-            _lies(tensor, 3 - innermost)
-            and tensor.is_cpu
-            and native.is_available()
-            and tensor.element_size() <= 8
-            and not (tensor.is_conj() or tensor.is_neg())
-        ):
-            outer, inner = (b, a) if innermost == 2 else (a, b)
-            _shuffle(tensor.element_size(), tensor, result, samples * height * width, outer, inner)
-        else:
-            result.copy_(tensor)
-        return result
-
-    @staticmethod
-    def backward(ctx: Any, grad: torch.Tensor) -> tuple[torch.Tensor, None]:
-        return (_Relaid.apply(grad, 3 - ctx.innermost) if is_plain(grad) else grad), None
-
-
 class _Shuffled(torch.autograd.Function):
     """Channel shuffle of a channels-last image; the gradient is shuffled back.
 
@@ -99,7 +67,7 @@ def contiguous(self: torch.Tensor, *, memory_format: torch.memory_format = torch
     # not at clone, in which reshape ends as well: it cuts what it copied into other shapes than an image's
     if memory_format != torch.contiguous_format or not _is_turned(self):
         return NotImplemented
-    return _Relaid.apply(self, 2)
+    return _shuffled(self).view(self.shape)
 
 
 @SHUFFLE.replaces("aten::reshape", "CompositeImplicitAutograd")
@@ -112,7 +80,7 @@ def reshape(self: torch.Tensor, shape: Sequence[int]) -> Any:
         return NotImplemented
     if any(size not in {-1, want} for size, want in zip(shape, wanted, strict=True)):
         return NotImplemented
-    return _Shuffled.apply(self.transpose(1, 2).view(wanted), b)
+    return _shuffled(self)
 
 
 @SHUFFLE.replaces("aten::ravel", "CompositeImplicitAutograd")
@@ -141,20 +109,18 @@ def _is_turned(tensor: torch.Tensor) -> bool:
     """Whether ``tensor`` is a channels-last image with its channels split in two dimensions, and these transposed."""
     if tensor.dim() != 5 or tensor.stride(1) != 1 or not is_plain(tensor) or tensor.device.type not in _DEVICES:
         return False
-    _, a, b, height, width = tensor.shape
+    samples, a, b, height, width = tensor.shape
     if a < 2 or b < 2 or height * width < 2 or not tensor.numel() or tracks_forward_gradients():
         return False
-    return _lies(tensor, 1)
-
-
-def _lies(tensor: torch.Tensor, innermost: int) -> bool:
-    """Whether the strides are those of ``_strides``; a view of one sample has any for the batch."""
-    strides, wanted = tensor.stride(), _strides(tensor.shape, innermost)
-    return strides[1:] == wanted[1:] and (strides[0] == wanted[0] or tensor.shape[0] == 1)
-
-
-def _strides(shape: Sequence[int], innermost: int) -> tuple[int, ...]:
-    _, a, b, height, width = shape
     channels = a * b
-    inner = (1, a) if innermost == 1 else (b, 1)
-    return (height * width * channels, *inner, width * channels, channels)
+    batch, *strides = tensor.stride()
+    # a view of one sample has any stride for the batch
+    return strides == [1, a, width * channels, channels] and (samples == 1 or batch == height * width * channels)
+
+
+def _shuffled(turned: torch.Tensor) -> torch.Tensor:
+    """The image (N, a * b, H, W) that a turned (N, a, b, H, W) is copied into."""
+    samples, a, b, height, width = turned.shape
+    image = turned.transpose(1, 2).view(samples, a * b, height, width)
+    shuffled: torch.Tensor = _Shuffled.apply(image, b)
+    return shuffled
