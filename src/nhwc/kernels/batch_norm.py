@@ -11,8 +11,8 @@ import torch
 
 from nhwc.kernels import native
 from nhwc.kernels.dispatcher import is_plain
-from nhwc.kernels.layouts import as_channels_last, in_huge_pages
-from nhwc.kernels.norm import serves
+from nhwc.kernels.layouts import in_huge_pages
+from nhwc.kernels.norm import normalize_backward, serves
 from nhwc.kernels.registry import kernel
 
 BATCH_NORM = kernel(
@@ -28,7 +28,6 @@ _DTYPES = (torch.float32, torch.float64)
 
 #: (dtype, x, weight, bias, running mean, running variance, result, mean, deviation, rows, channels, momentum, epsilon).
 _forward = native.Function("batch_norm_forward", "ipppppppplldd")
-_backward = native.Function("group_norm_backward", "iippppppppllll")
 
 
 @BATCH_NORM.replaces("aten::native_batch_norm", keeps_strides=True)
@@ -73,25 +72,14 @@ def native_batch_norm_backward(
     output_mask: list[bool],
 ) -> Any:
     size = input.numel()
-    if not train or save_mean is None or save_invstd is None:
+    if not train or save_mean is None or save_invstd is None or input.dtype not in _DTYPES:
         return NotImplemented
-    alike = grad_out.stride() == input.stride()
-    if (
-        (size < _WORTHWHILE and alike)
-        or input.dtype not in _DTYPES
-        or not serves(input, weight, save_mean, save_invstd)
-    ):
+    if size < _WORTHWHILE and grad_out.stride() == input.stride():
+        return NotImplemented
+    if not serves(input, weight, save_mean, save_invstd):
         return NotImplemented
     if grad_out.dtype is not input.dtype or grad_out.shape != input.shape or not is_plain(grad_out):
         return NotImplemented
-    grad = grad_out if alike else as_channels_last(grad_out)
     channels = input.shape[1]
-    grad_input = in_huge_pages(torch.empty_like(input)) if output_mask[0] else None
-    grad_weight = torch.empty_like(save_mean) if output_mask[1] else None
-    grad_bias = torch.empty_like(save_mean) if output_mask[2] else None
-    code = native.dtype_code(input.dtype)
-    results = (grad_input, grad_weight, grad_bias)
-    _backward(
-        code, code, grad, input, weight, save_mean, save_invstd, *results, 1, size // channels, channels, channels
-    )
-    return results
+    sizes = (1, size // channels, channels, channels)
+    return normalize_backward(grad_out, input, save_mean, save_invstd, weight, sizes, output_mask)

@@ -145,7 +145,7 @@ def normalize_backward(
     grad_weight = torch.empty((channels,), dtype=parameter, device="cpu") if wanted[1] else None
     grad_bias = torch.empty((channels,), dtype=parameter, device="cpu") if wanted[2] else None
     codes = native.dtype_code(input.dtype), native.dtype_code(parameter)
-    saved = mean.to(statistics), rstd.to(statistics)
+    saved = (each if each.dtype is statistics else each.to(statistics) for each in (mean, rstd))
     _backward(*codes, as_channels_last(grad), input, weight, *saved, grad_input, grad_weight, grad_bias, *sizes)
     return grad_input, grad_weight, grad_bias
 
@@ -166,34 +166,29 @@ def _update(
 
 
 def serves(input: torch.Tensor, *per_channel: torch.Tensor | None) -> bool:  # noqa: A002
-    """Whether the loops take a channels-last input with these tensors of one value per channel, all of one dtype: its
-    own, or float32 for a half-precision one.
+    """Whether the loops take a channels-last input with these tensors of one value per channel."""
+    return loops_serve(input) and are_per_channel(input, *per_channel)
+
+
+def are_per_channel(input: torch.Tensor, *tensors: torch.Tensor | None) -> bool:  # noqa: A002
+    """Whether ``tensors``, where given, hold one value per channel beside ``input``, all of one dtype: its own, or
+    float32 for a half-precision one.
     """
-    if not loops_serve(input):
-        return False
-    channels, dtype = input.shape[1], None
-    for each in per_channel:
+    channels, device, dtype = input.shape[1], input.device, None
+    for each in tensors:
         if each is None:
             continue
         if dtype is not None and each.dtype is not dtype:
             return False
         dtype = each.dtype
-        if not (each.is_cpu and each.numel() == channels and each.dim() == 1 and each.is_contiguous()):
+        if not (each.device == device and each.numel() == channels and each.dim() == 1 and each.is_contiguous()):
             return False
     return dtype is None or dtype is input.dtype or (dtype is torch.float32 and input.dtype in _HALF)
 
 
 def fits(parameter: torch.Tensor, input: torch.Tensor) -> bool:  # noqa: A002
-    """Whether a per-channel tensor is what torch takes with such an input: of its dtype, or float32 for half."""
-    mixed = input.dtype in _HALF and parameter.dtype == torch.float32
-    return (
-        is_plain(parameter)
-        and parameter.device == input.device
-        and parameter.dim() == 1
-        and parameter.shape[0] == input.shape[1]
-        and parameter.is_contiguous()
-        and (parameter.dtype == input.dtype or mixed)
-    )
+    """Whether a plain per-channel tensor is what torch takes with such an input."""
+    return is_plain(parameter) and are_per_channel(input, parameter)
 
 
 def _affine_code(input: torch.Tensor, weight: torch.Tensor | None, bias: torch.Tensor | None) -> int | None:  # noqa: A002

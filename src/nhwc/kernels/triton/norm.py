@@ -12,8 +12,9 @@ from typing import Any
 import torch
 
 from nhwc.kernels import gpu
+from nhwc.kernels.dispatcher import is_plain
 from nhwc.kernels.layouts import empty_channels_last
-from nhwc.kernels.norm import GROUP_NORM, fits
+from nhwc.kernels.norm import GROUP_NORM, are_per_channel
 from nhwc.kernels.triton.conversion import as_channels_last
 from nhwc.kernels.triton.types import in_triton, sums_of
 
@@ -210,6 +211,5 @@ def _parts(cut: _Launch, like: torch.Tensor) -> torch.Tensor:
 
 
 def _fit(input: torch.Tensor, *parameters: torch.Tensor | None) -> bool:  # noqa: A002
-    """Whether the per-channel ``parameters`` are what torch takes with such an input, and of one dtype."""
-    given = [each for each in parameters if each is not None]
-    return all(fits(each, input) for each in given) and len({each.dtype for each in given}) <= 1
+    """Whether the ``parameters`` are plain ones of a value per channel, as torch takes them, and of one dtype."""
+    return all(each is None or is_plain(each) for each in parameters) and are_per_channel(input, *parameters)
