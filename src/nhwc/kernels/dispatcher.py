@@ -138,12 +138,9 @@ def _standing_in(each: Replacement, original: Any) -> Any:
         for place in places:
             if place < len(operands) and operands[place].__class__ in _NUMBERS:
                 bare = True
+        traced = above_tracers and torch._C._get_dispatch_mode(_TRACER) is not None
         # a number in a tensor's place has no layout that a compiler could have been promised
-        if above_tracers and torch._C._get_dispatch_mode(_TRACER) is not None:
-            served = False
-        else:
-            served = keeps_strides or bare or not _is_compiled(sys._getframe().f_back)
-        if served:
+        if not traced and (keeps_strides or bare or not _is_compiled(sys._getframe().f_back)):
             result = run(*operands, **options)
             if isinstance(result, OnOperands):
                 operands = result.operands
@@ -162,6 +159,7 @@ def _standing_in(each: Replacement, original: Any) -> Any:
     return replacement
 
 
+@functools.cache
 def _tensor_places(operator: str) -> tuple[int, ...]:
     """Which positional arguments the operator's schema has as tensors: a Python number may come in their stead."""
     name, _, overload = operator.partition(".")
