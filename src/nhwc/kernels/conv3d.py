@@ -54,13 +54,13 @@ class _Convolution(torch.autograd.Function):
         ctx.bias_sizes = None if bias is None else list(bias.shape)
         ctx.arguments = arguments
         stride, padding, dilation, transposed, output_padding, groups = arguments
-        one = groups == 1 and not transposed and _window(weight, arguments).is_element
+        window = _window(weight, arguments)
+        one = groups == 1 and window.is_element
         if not (one or transposed) and input.dtype == torch.float32 and _onednn_takes(weight):
             result = torch.ops.aten.mkldnn_convolution(input, weight, bias, padding, stride, dilation, groups)
             return as_channels_last(result)
         if groups > 1:
             return as_channels_last(torch.ops.aten.convolution(input, weight, bias, *arguments))
-        window = _window(weight, arguments)
         if not transposed:
             grid = conv3d_columns.grid_of(input.shape[2:], window)
             return conv3d_columns.gathered(input, weight, bias, window, grid)

@@ -75,11 +75,7 @@ def gathered(
     result = empty_channels_last((image.shape[0], weight.shape[0], *grid), image)
     rows = rows_of(result)
     for slab in _slabs(result, weight):
-        into, columns = _flat(rows, slab), _columns(padded, slab, window, grid)
-        if bias is None:
-            torch.mm(columns, matrix, out=into)
-        else:
-            torch.addmm(bias, columns, matrix, out=into)
+        _product(_columns(padded, slab, window, grid), matrix, bias, into=_flat(rows, slab))
     return result
 
 
@@ -129,6 +125,12 @@ def _slabs(grid: torch.Tensor, weight: torch.Tensor) -> Iterator[_Slab]:
         yield _Slab(sample, first, min(step, depth - first))
 
 
+def _product(
+    rows: torch.Tensor, matrix: torch.Tensor, bias: torch.Tensor | None, into: torch.Tensor | None = None
+) -> torch.Tensor:
+    return torch.mm(rows, matrix, out=into) if bias is None else torch.addmm(bias, rows, matrix, out=into)
+
+
 def _matrix(weight: torch.Tensor) -> torch.Tensor:
     return rows_of(as_channels_last(weight)).reshape(weight.shape[0], -1)
 
@@ -163,21 +165,17 @@ def _laid(
     result: torch.Tensor, rows: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor | None, window: Window
 ) -> torch.Tensor:
     """Columns that tile the image, each put where it belongs."""
+    matrix = _matrix(weight)
     if window.is_element:  # where the product itself is written
         for slab in _slabs(from_rows(rows), weight):
-            into = _flat(rows_of(result), slab)
-            if bias is None:
-                torch.mm(_flat(rows, slab), _matrix(weight), out=into)
-            else:
-                torch.addmm(bias, _flat(rows, slab), _matrix(weight), out=into)
+            _product(_flat(rows, slab), matrix, bias, into=_flat(rows_of(result), slab))
         return result
     if bias is not None:
         bias = bias.expand(*window.sizes, -1).reshape(-1)
     split = [part for size, extent in zip(rows.shape[1:4], window.sizes, strict=True) for part in (size, extent)]
     tiles = rows_of(result).view(-1, *split, result.shape[1]).permute(0, 1, 3, 5, 2, 4, 6, 7)
     for slab in _slabs(from_rows(rows), weight):
-        flat = _flat(rows, slab)
-        columns = flat.mm(_matrix(weight)) if bias is None else torch.addmm(bias, flat, _matrix(weight))
+        columns = _product(_flat(rows, slab), matrix, bias)
         into = tiles[slab.sample, slab.first : slab.first + slab.depths]
         into.copy_(columns.view(into.shape))
     return result
