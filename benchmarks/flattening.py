@@ -7,17 +7,15 @@ takes so much longer that no difference is claimed.
 from __future__ import annotations
 
 import copy
-import functools
 from collections.abc import Callable
 
 import torch
 import torchvision
 from kernel_models import step
-from paired import alternate, arguments, in_channels_last, publish
+from paired import alternate, in_channels_last, medians_of, publish_models, ratio_of
 from torch import nn
 
 import nhwc
-from nhwc.measure.stats import paired_ratio
 
 Make = Callable[[], nn.Module]
 
@@ -42,30 +40,16 @@ def compare(name: str, rounds: int) -> dict[str, object]:
     nhwc.convert(plain)
     converted = (in_channels_last(inputs),)
     samples = alternate({"copied": step(plain, converted, True), "turned": step(turned, converted, True)}, rounds)
-    ratio = paired_ratio(samples["copied"], samples["turned"])
     row = {
         "model": name,
         "shape": shape,
         "claim": claim,
-        "ratio": [round(value, 3) for value in (ratio.estimate, ratio.low, ratio.high)],
-        "median_ms": {each: round(sorted(times)[len(times) // 2], 1) for each, times in samples.items()},
+        "ratio": ratio_of(samples["copied"], samples["turned"]),
+        "median_ms": medians_of(samples),
     }
     print(row, flush=True)
     return row
 
 
-def main() -> None:
-    options = arguments(__doc__, rounds=12)
-    rows = list(map(functools.partial(compare, rounds=options.rounds), MODELS))
-    publish(
-        {
-            "claim": "a training step with convert(flatten=...) over one without: at least the ratio in `claim`",
-            "holds": {row["model"]: row["ratio"][0] >= row["claim"] for row in rows},  # type: ignore[index,operator]
-            "results": rows,
-        },
-        options.output,
-    )
-
-
 if __name__ == "__main__":
-    main()
+    publish_models(__doc__, "a training step with convert(flatten=...) over one without", MODELS, compare)

@@ -6,18 +6,16 @@ Training steps in float32 (forward, backward from the mean of squares), detectio
 from __future__ import annotations
 
 import copy
-import functools
 from collections.abc import Callable
 from typing import Any
 
 import torch
 import torchvision
-from paired import alternate, arguments, in_channels_last, publish
+from paired import alternate, in_channels_last, medians_of, publish_models, ratio_of
 from torch import nn
 from unet3d import ResidualUNet3d
 
 import nhwc
-from nhwc.measure.stats import paired_ratio
 
 #: name → (model, inputs, whether it trains, what is claimed of the ratio).
 Make = Callable[[], tuple[nn.Module, tuple[torch.Tensor, ...]]]
@@ -89,32 +87,18 @@ def compare(name: str, rounds: int) -> dict[str, object]:
         "kernels": step(copy.deepcopy(last), converted, train),
     }
     samples = alternate(steps, rounds, around={"kernels": nhwc.kernels.use})
-    ratio, before = (paired_ratio(samples["contiguous"], samples[each]) for each in ("kernels", "channels_last"))
     row = {
         "model": name,
         "mode": "training" if train else "inference",
         "shapes": [tuple(each.shape) for each in inputs],
         "claim": claim,
-        "ratio": [round(value, 3) for value in (ratio.estimate, ratio.low, ratio.high)],
-        "without_kernels": [round(value, 3) for value in (before.estimate, before.low, before.high)],
-        "median_ms": {each: round(sorted(times)[len(times) // 2], 1) for each, times in samples.items()},
+        "ratio": ratio_of(samples["contiguous"], samples["kernels"]),
+        "without_kernels": ratio_of(samples["contiguous"], samples["channels_last"]),
+        "median_ms": medians_of(samples),
     }
     print(row, flush=True)
     return row
 
 
-def main() -> None:
-    options = arguments(__doc__, rounds=12)
-    rows = list(map(functools.partial(compare, rounds=options.rounds), MODELS))
-    publish(
-        {
-            "claim": "channels last with the kernels over contiguous without: at least the ratio in `claim`",
-            "holds": {row["model"]: row["ratio"][0] >= row["claim"] for row in rows},  # type: ignore[index,operator]
-            "results": rows,
-        },
-        options.output,
-    )
-
-
 if __name__ == "__main__":
-    main()
+    publish_models(__doc__, "channels last with the kernels over contiguous without", MODELS, compare)

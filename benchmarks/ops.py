@@ -13,7 +13,7 @@ from typing import Any
 
 import torch
 from op_cases import CASES, VOLUME, Case
-from paired import alternate, arguments, in_channels_last, publish
+from paired import alternate, arguments, in_channels_last, medians_of, publish, ratio_of
 
 import nhwc
 from nhwc.measure.stats import paired_ratio
@@ -69,16 +69,14 @@ def compare(case: Case, train: bool, rounds: int) -> dict[str, Any]:
     first = step(case, channels_last=False, train=train)
     other = step(case, channels_last=True, train=train)
     samples = timed({"contiguous": first, "channels_last": other, "kernel": other}, rounds, case.kernel)
-    ratio = paired_ratio(samples["contiguous"], samples["kernel"])
-    before = paired_ratio(samples["contiguous"], samples["channels_last"])
     row = {
         "kernel": case.kernel,
         "case": case.name,
         "shapes": case.shapes,
         "pass": "forward and backward" if train else "forward",
-        "ratio": [round(value, 3) for value in (ratio.estimate, ratio.low, ratio.high)],
-        "without_kernel": [round(value, 3) for value in (before.estimate, before.low, before.high)],
-        "median_ms": {name: round(sorted(times)[len(times) // 2], 3) for name, times in samples.items()},
+        "ratio": ratio_of(samples["contiguous"], samples["kernel"]),
+        "without_kernel": ratio_of(samples["contiguous"], samples["channels_last"]),
+        "median_ms": medians_of(samples, digits=3),
     }
     print(f"{case.name:48} {row['pass']:22} {row['ratio']} without {row['without_kernel'][0]}", flush=True)
     return row
@@ -162,8 +160,7 @@ def conversions(rounds: int) -> list[dict[str, Any]]:
         )
         row: dict[str, Any] = {"shape": shape, "megabytes": round(plain.nbytes / 1e6, 1)}
         for name in ("to", "back", "torch"):
-            ratio = paired_ratio(samples[name], samples["clone"])
-            row[f"{name}_clones"] = [round(value, 3) for value in (ratio.estimate, ratio.low, ratio.high)]
+            row[f"{name}_clones"] = ratio_of(samples[name], samples["clone"])
         rows.append(row)
         print(row, flush=True)
     return rows

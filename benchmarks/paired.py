@@ -8,7 +8,7 @@ import platform
 import random
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 from typing import Any
@@ -19,6 +19,7 @@ from scipy import stats
 
 import nhwc
 from nhwc.machine import processor_name
+from nhwc.measure.stats import paired_ratio
 from nhwc.strides import channels_last_for
 
 
@@ -94,6 +95,27 @@ def arguments(description: str | None, rounds: int) -> argparse.Namespace:
     parser.add_argument("-o", "--output", type=Path, help="write the result as JSON")
     parser.add_argument("--rounds", type=int, default=rounds, help="paired samples")
     return parser.parse_args()
+
+
+def ratio_of(first: list[float], second: list[float]) -> list[float]:
+    """[estimate, low, high] of the paired ratio first / second, with its 95 % interval, for people."""
+    found = paired_ratio(first, second)
+    return [round(value, 3) for value in (found.estimate, found.low, found.high)]
+
+
+def medians_of(samples: dict[str, list[float]], digits: int = 1) -> dict[str, float]:
+    """The median of every call, in ms."""
+    return {each: round(sorted(times)[len(times) // 2], digits) for each, times in samples.items()}
+
+
+def publish_models(
+    description: str | None, claim: str, models: Iterable[str], compare: Callable[[str, int], dict[str, Any]]
+) -> None:
+    """The whole of a script that compares models: each row has its "model", "ratio" and the least that is claimed."""
+    options = arguments(description, rounds=12)
+    rows = [compare(name, options.rounds) for name in models]
+    holds = {row["model"]: row["ratio"][0] >= row["claim"] for row in rows}
+    publish({"claim": f"{claim}: at least the ratio in `claim`", "holds": holds, "results": rows}, options.output)
 
 
 def publish(result: dict[str, object], output: Path | None) -> None:
