@@ -14,6 +14,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from nhwc import distributed as distributed
     from nhwc import kernels as kernels
     from nhwc import ops as ops
     from nhwc.api import (
@@ -33,6 +34,7 @@ if TYPE_CHECKING:
     from nhwc.conversion import contiguous_state_dict, convert, restore
     from nhwc.errors import (
         ConversionError,
+        DistributedError,
         FormatError,
         ModelError,
         NhwcError,
@@ -52,6 +54,7 @@ __all__ = [
     "AuditReport",
     "BenchReport",
     "ConversionError",
+    "DistributedError",
     "Finding",
     "FormatError",
     "HealthReport",
@@ -74,6 +77,7 @@ __all__ = [
     "bench",
     "contiguous_state_dict",
     "convert",
+    "distributed",
     "doctor",
     "kernels",
     "layout_of",
@@ -106,6 +110,7 @@ _NAMES_IN = {
     "nhwc.conversion": ("contiguous_state_dict", "convert", "restore"),
     "nhwc.errors": (
         "ConversionError",
+        "DistributedError",
         "FormatError",
         "ModelError",
         "NhwcError",
@@ -123,7 +128,7 @@ _HOME_OF = {name: module for module, names in _NAMES_IN.items() for name in name
 
 
 #: Packages that are used by their own names: nhwc.kernels.use().
-_NAMESPACES = frozenset({"kernels", "ops"})
+_NAMESPACES = frozenset({"distributed", "kernels", "ops"})
 
 
 def __getattr__(name: str) -> object:

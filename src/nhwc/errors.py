@@ -35,3 +35,7 @@ class RegistryError(NhwcError):
 
 class VariantError(NhwcError):
     """A variant cannot be had on this device."""
+
+
+class DistributedError(NhwcError):
+    """Ranks that cannot meet, hold different layouts, or a model that cannot be wrapped, sharded, saved or loaded."""
