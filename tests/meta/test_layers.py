@@ -20,6 +20,7 @@ MAY_USE: dict[str, set[str]] = {
     **dict.fromkeys(TORCH_PARTS, DATA | MACHINE),
     "formats": DATA | MACHINE | {"kernels"},  # the conversion between formats is a kernel
     "conversion": DATA | {"formats"},
+    "distributed": DATA | {"formats", "conversion"},
     "inference": DATA | {"formats", "kernels", "conversion"},
     "training": DATA | TORCH_PARTS | {"conversion"},
     "variants": DATA | MACHINE | {"formats", "conversion", "recorder", "kernels", "inference"},

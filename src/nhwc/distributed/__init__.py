@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from nhwc.distributed.accumulation import accumulating
+from nhwc.distributed.batch_norm import sync_batch_norm
 from nhwc.distributed.full_state import full_state_dict, load_full_state_dict
 from nhwc.distributed.layouts import require_same_layouts
 from nhwc.distributed.replication import data_parallel
+from nhwc.distributed.sharded_state import load_sharded, save_sharded
 from nhwc.distributed.sharding import fully_shard
 from nhwc.distributed.world import World, joined, world
 
@@ -17,6 +19,9 @@ __all__ = [
     "fully_shard",
     "joined",
     "load_full_state_dict",
+    "load_sharded",
     "require_same_layouts",
+    "save_sharded",
+    "sync_batch_norm",
     "world",
 ]
