@@ -62,7 +62,9 @@ def environment() -> dict[str, str]:
     return {**os.environ, "PYTHONPATH": paths, "OMP_NUM_THREADS": "1"}
 
 
-def run(checks: Sequence[str], folder: Path, size: int, timeout_s: float = 200.0) -> dict[str, list[str]]:
+def run(
+    checks: Sequence[str], folder: Path, size: int, timeout_s: float = 200.0, **variables: str
+) -> dict[str, list[str]]:
     """Run checks on ``size`` ranks; for each by rank "", or how it failed. FOLDER is theirs to write to."""
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
@@ -81,6 +83,7 @@ def run(checks: Sequence[str], folder: Path, size: int, timeout_s: float = 200.0
                 "LOCAL_RANK": str(rank),
                 "WORLD_SIZE": str(size),
                 "FOLDER": str(folder),
+                **variables,
             },
         )
         for rank in range(size)

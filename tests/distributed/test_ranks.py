@@ -5,9 +5,13 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+import torch.distributed
 from distributed.ranks import checks_in, run
 
-FILES = ("training",)
+pytestmark = pytest.mark.skipif(not torch.distributed.is_available(), reason="torch without distributed")
+
+CHECKS = checks_in("training", "norm", "layouts", "states")
+AGAIN = checks_in("loading")
 
 
 @pytest.fixture(scope="module")
@@ -17,9 +21,40 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def two(folder: Path) -> dict[str, list[str]]:
-    return run(checks_in(*FILES), folder, 2)
+    return run(CHECKS, folder, 2)
 
 
-@pytest.mark.parametrize("check", checks_in(*FILES))
+@pytest.mark.parametrize("check", CHECKS)
 def test_on_two_ranks(check: str, two: dict[str, list[str]]) -> None:
     assert two[check] == ["", ""], "\n".join(two[check])
+
+
+@pytest.fixture(scope="module")
+def four(folder: Path, two: dict[str, list[str]], tmp_path_factory: pytest.TempPathFactory) -> dict[str, list[str]]:
+    assert two["states::check_shares_are_saved"] == ["", ""]
+    return run(AGAIN, tmp_path_factory.mktemp("four"), 4, SAVED=str(folder))
+
+
+@pytest.mark.parametrize("check", AGAIN)
+def test_on_four_ranks_with_what_two_saved(check: str, four: dict[str, list[str]]) -> None:
+    assert four[check] == [""] * 4, "\n".join(four[check])
+
+
+def test_one_process_with_what_two_saved(folder: Path, two: dict[str, list[str]]) -> None:
+    from distributed.checks.states import load_and_go_on, plain
+
+    from nhwc.distributed import World
+
+    assert two["states::check_shares_are_saved"] == ["", ""]
+    load_and_go_on(World(), folder, build=plain)
+
+
+@pytest.fixture(scope="module")
+def all_on_four(tmp_path_factory: pytest.TempPathFactory) -> dict[str, list[str]]:
+    return run(CHECKS, tmp_path_factory.mktemp("all_on_four"), 4)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("check", CHECKS)
+def test_on_four_ranks(check: str, all_on_four: dict[str, list[str]]) -> None:
+    assert all_on_four[check] == [""] * 4, "\n".join(all_on_four[check])

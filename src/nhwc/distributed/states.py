@@ -34,12 +34,13 @@ class States:
         return from_storage(value) if fits else value
 
     def stored(self, parameter: torch.Tensor, value: torch.Tensor) -> torch.Tensor:
-        """The reverse of ``usual``: a whole value as the parameter holds it, sharded where the parameter is."""
-        if value.shape != usual_shape(parameter, id(parameter) in self._stored):
-            return value
-        if id(parameter) in self._stored:
-            value = to_storage(value)
-        return shared_out(value, parameter)
+        """The reverse of ``usual``: a copy of a whole value as the parameter holds it, sharded where the parameter is.
+
+        Not the value itself, which an optimizer would write to, nor a part of it, which would keep all of it alive.
+        """
+        if value.shape == usual_shape(parameter, id(parameter) in self._stored):
+            value = shared_out(to_storage(value) if id(parameter) in self._stored else value, parameter)
+        return value.clone()
 
     def require_all(self, optimizer: Optimizer) -> None:
         """Raise where the optimizer holds a parameter that is none of the model's."""

@@ -34,7 +34,12 @@ def volumes() -> nn.Sequential:
     """The same for volumes, in double precision."""
     torch.manual_seed(0)
     return nn.Sequential(
-        nn.Conv3d(2, 6, 3), nn.ReLU(), nn.ConvTranspose3d(6, 4, 2), nn.AdaptiveAvgPool3d(1), nn.Flatten(), nn.Linear(4, 5)
+        nn.Conv3d(2, 6, 3),
+        nn.ReLU(),
+        nn.ConvTranspose3d(6, 4, 2),
+        nn.AdaptiveAvgPool3d(1),
+        nn.Flatten(),
+        nn.Linear(4, 5),
     ).double()
 
 
