@@ -1,7 +1,7 @@
 """Processes that torch.distributed joins: every rank runs the same checks, and tells how each one ended.
 
-Starting the ranks costs seconds, so that many checks share one start. A check is a function of a file in ``checks``, its
-name begins with ``check_``, and it is called with the rank's ``World``.
+Starting the ranks costs seconds, so that many checks share one start. A check is a function of a file in ``checks``,
+its name begins with ``check_``, and it is called with the rank's ``World``.
 """
 
 from __future__ import annotations

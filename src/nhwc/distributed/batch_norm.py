@@ -96,12 +96,10 @@ def sync_batch_norm(model: ModelT, group: Any | None = None) -> ModelT:
 
 
 def _require_known(path: str, module: _BatchNorm) -> None:
-    what = f"{path or 'the model'} is a {type(module).__name__}"
+    what = f"sync_batch_norm: {path or 'the model'} ({type(module).__name__})"
     if any(is_lazy(tensor) for tensor in [*module.parameters(), *module.buffers()]):
-        raise DistributedError(f"sync_batch_norm: {what}, not initialized yet; run the model once first")
+        raise DistributedError(f"{what} is not initialized yet; run the model once first")
     if isinstance(module, nn.SyncBatchNorm):
-        raise DistributedError(f"sync_batch_norm: {what}, torch's own; pass the model before it was converted")
+        raise DistributedError(f"{what} is torch's own; pass the model before it was converted")
     if type(module) not in _CLASSES:
-        raise DistributedError(
-            f"sync_batch_norm: {what}, whose forward is its own; use nn.BatchNorm1d, 2d or 3d in its place"
-        )
+        raise DistributedError(f"{what} has a forward of its own; use nn.BatchNorm1d, 2d or 3d in its place")
