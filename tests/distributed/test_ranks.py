@@ -58,3 +58,10 @@ def all_on_four(tmp_path_factory: pytest.TempPathFactory) -> dict[str, list[str]
 @pytest.mark.parametrize("check", CHECKS)
 def test_on_four_ranks(check: str, all_on_four: dict[str, list[str]]) -> None:
     assert all_on_four[check] == [""] * 4, "\n".join(all_on_four[check])
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(1500)
+def test_the_models_of_the_tutorial(tmp_path: Path) -> None:
+    (ended,) = run(checks_in("tutorial"), tmp_path, 2, timeout_s=1400).values()
+    assert ended == ["", ""], "\n".join(ended)

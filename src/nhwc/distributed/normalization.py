@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import inspect
 from typing import Any
 
 import torch
 import torch.distributed as distributed
 from torch.autograd.function import once_differentiable
 from torch.nn import functional
+from torch.overrides import TorchFunctionMode
 
 from nhwc.errors import DistributedError
+
+Statistics = tuple[torch.Tensor, torch.Tensor, torch.Tensor]
 
 
 class Held:
@@ -39,7 +43,7 @@ def group_size(held: Held) -> int:
     return distributed.get_world_size(held.group)
 
 
-def whole_batch(images: torch.Tensor, held: Held) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+def whole_batch(images: torch.Tensor, held: Held) -> Statistics:
     """Mean and biased variance of each channel over all ranks, (C,) in float32 or float64, and how many values, ().
 
     Raises ValueError on all ranks where there is less than two of them.
@@ -67,22 +71,52 @@ def whole_batch(images: torch.Tensor, held: Held) -> tuple[torch.Tensor, torch.T
     return mean.to(kind), variance.to(kind), total.to(kind)
 
 
+@torch.no_grad()
+def track(running_mean: torch.Tensor, running_var: torch.Tensor, share: float, statistics: Statistics) -> None:
+    """Move the running statistics towards those of a batch, the variance without bias, by a share of the way."""
+    mean, variance, count = statistics
+    running_mean.lerp_(mean.to(running_mean.dtype), share)
+    running_var.lerp_((variance * (count / (count - 1))).to(running_var.dtype), share)
+
+
 def normalize(
     images: torch.Tensor,
     weight: torch.Tensor | None,
     bias: torch.Tensor | None,
-    mean: torch.Tensor,
-    variance: torch.Tensor,
-    count: torch.Tensor,
+    statistics: Statistics,
     eps: float,
     held: Held,
 ) -> torch.Tensor:
     """(images - mean) / sqrt(variance + eps) * weight + bias, per channel, in the format of ``images``.
 
-    mean, variance: of the ``count`` values of all ranks, through which the gradient flows on all ranks.
+    statistics: of the values of all ranks, through which the gradient flows on all ranks.
     """
-    result: torch.Tensor = _Normalize.apply(images, weight, bias, mean, variance, count, eps, held)
+    result: torch.Tensor = _Normalize.apply(images, weight, bias, *statistics, eps, held)
     return result
+
+
+class Intercepted(TorchFunctionMode):
+    """Inside, ``torch.nn.functional.batch_norm`` in training is that of all ranks. seen: how often it was called."""
+
+    def __init__(self, held: Held) -> None:
+        super().__init__()
+        self.held = held
+        self.seen = 0
+
+    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        """Answer for batch norm, and let everything else pass."""
+        if func is not functional.batch_norm:
+            return func(*args, **(kwargs or {}))
+        given = inspect.signature(func).bind(*args, **(kwargs or {}))
+        given.apply_defaults()
+        asked = given.arguments
+        self.seen += 1
+        if not asked["training"]:
+            return func(*args, **(kwargs or {}))
+        statistics = whole_batch(asked["input"], self.held)
+        if asked["running_mean"] is not None and asked["running_var"] is not None:
+            track(asked["running_mean"], asked["running_var"], asked["momentum"], statistics)
+        return normalize(asked["input"], asked["weight"], asked["bias"], statistics, asked["eps"], self.held)
 
 
 class _Normalize(torch.autograd.Function):

@@ -12,6 +12,7 @@ from distributed.checks.models import batch, network, same, share
 from torch import nn
 
 from nhwc.distributed import World, sync_batch_norm
+from nhwc.errors import DistributedError
 
 LAST = {4: torch.channels_last, 5: torch.channels_last_3d}
 SHAPES = {
@@ -19,6 +20,20 @@ SHAPES = {
     nn.BatchNorm2d: [(9, 5, 4, 3)],
     nn.BatchNorm3d: [(9, 5, 2, 3, 4)],
 }
+
+
+class Own(nn.BatchNorm2d):
+    """As the layers that put an activation behind the norm."""
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return super().forward(x).relu()
+
+
+class Alone(nn.BatchNorm2d):
+    """It does not ask torch for batch norm."""
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return (x - x.mean((0, 2, 3), keepdim=True)) * self.weight.view(-1, 1, 1)
 
 
 def part_of(here: World, whole: int) -> slice:
@@ -65,6 +80,23 @@ def check_one_process_on_the_whole_batch(here: World) -> None:
         for shape in shapes:
             for options in ({}, {"momentum": None}, {"affine": False}, {"track_running_stats": False}):
                 compare(here, kind, shape, torch.float64, **options)
+
+
+def check_classes_with_a_forward_of_their_own(here: World) -> None:
+    for options in ({}, {"momentum": None}, {"affine": False}, {"track_running_stats": False}):
+        compare(here, Own, (9, 5, 4, 3), torch.float64, **options)
+    with pytest.raises(DistributedError, match=r"the forward of Alone does not call torch\.nn\.functional\.batch_norm"):
+        sync_batch_norm(Alone(3))(torch.ones(2, 3, 4, 4))
+
+
+def check_timms_layers_with_an_activation(here: World) -> None:
+    layers = pytest.importorskip("timm.layers")
+    torch.manual_seed(0)
+    images = torch.randn(8, 4, 6, 6).to(memory_format=torch.channels_last)
+    one, many = layers.BatchNormAct2d(4), sync_batch_norm(layers.BatchNormAct2d(4))
+    wanted, found = one(images), many(images[here.rank :: here.size])
+    torch.testing.assert_close(found, wanted[here.rank :: here.size])
+    torch.testing.assert_close(many.running_var, one.running_var)
 
 
 def check_half_and_single_precision(here: World) -> None:
