@@ -7,6 +7,7 @@ from typing import Any
 
 import torch
 from torch import nn
+from torch.distributed.tensor import DTensor
 from torch.optim import Optimizer
 
 from nhwc.conversion import follow_parameters
@@ -63,9 +64,7 @@ def load_full_state_dict(model: nn.Module, state: Mapping[str, Any], optimizer: 
         states.require_all(optimizer)
         require_same_groups(optimizer, state["optimizer"]["param_groups"])
     given = state["model"]
-    core.load_state_dict(
-        {name: _shared(value, own.get(name)) for name, value in given.items()},
-    )
+    core.load_state_dict({name: _shared(value, own.get(name)) for name, value in given.items()})
     if optimizer is not None:
         load_optimizer(optimizer, state["optimizer"], states)
 
@@ -151,7 +150,7 @@ def _whole_optimizer(optimizer: Optimizer, states: States, keeps: bool) -> dict[
 
 
 def _shared(value: object, like: object) -> object:
-    both = isinstance(value, torch.Tensor) and isinstance(like, torch.Tensor)
+    both = isinstance(value, torch.Tensor) and isinstance(like, DTensor)
     return shared_out(value, like) if both else value  # type: ignore[arg-type]
 
 

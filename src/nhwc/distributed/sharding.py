@@ -14,7 +14,7 @@ from torch import nn
 from torch.distributed.device_mesh import DeviceMesh, init_device_mesh
 from torch.distributed.fsdp import fully_shard as torch_fully_shard
 
-from nhwc.conversion import forget
+from nhwc.conversion import forget, holders_of
 from nhwc.distributed.blocks import chosen_blocks, usual_blocks
 from nhwc.distributed.layouts import require_same_layouts
 from nhwc.distributed.storage import storable, store, unstore
@@ -44,9 +44,12 @@ def fully_shard(
     fsdp_options: those of torch's ``fully_shard``, for all blocks and the model: ``reshard_after_forward``,
         ``mp_policy``, ``offload_policy`` and others.
 
-    Raises DistributedError without a process group, for a model that is wrapped, lazy, on the meta device, or has a
-    parameter that cannot be sharded, for unknown blocks and options, and where the ranks differ in layouts. The model
-    is then as before.
+    The ranks start from the values of the first one, as with DistributedDataParallel: torch's own would put a model
+    together out of pieces of different ones, where the ranks have not drawn the same random numbers.
+
+    Raises DistributedError without a process group, for a model that is wrapped, lazy, on the meta device, held by an
+    optimizer already, or has a parameter that cannot be sharded, for unknown blocks and options, and where the ranks
+    differ in layouts. The model is then as before.
     """
     require_group("fully_shard")
     require_plain(model, "fully_shard")
@@ -59,10 +62,16 @@ def fully_shard(
     ignored = {id(parameter) for parameter in fsdp_options.get("ignored_params") or ()}
     layers = [module for module in model.modules() if storable(module) and id(module.weight) not in ignored]
     _require_shardable(model, {id(layer.weight) for layer in layers} | ignored)
+    for optimizer in holders_of(model.parameters()):
+        raise DistributedError(
+            f"fully_shard: an {type(optimizer).__name__} holds the parameters already, and would go on with the old "
+            "ones; make it after fully_shard, and del an old one"
+        )
     require_same_layouts(model, None if mesh is None else _group(mesh))
     where = _mesh(model) if mesh is None else mesh
     with ExitStack() as undo:
         _store(layers, undo)
+        _start_alike(model, where)
         shard: Callable[[nn.Module], object] = partial(torch_fully_shard, mesh=where, **fsdp_options)
         for part in parts:
             shard(part)
@@ -102,6 +111,16 @@ def _mesh(model: nn.Module) -> DeviceMesh:
             f"fully_shard: parameters on {', '.join(sorted(devices)) or 'no device'}; move the model"
         )
     return init_device_mesh(devices.pop(), (distributed.get_world_size(),))
+
+
+@torch.no_grad()
+def _start_alike(model: nn.Module, mesh: DeviceMesh) -> None:
+    """Give every rank of the mesh the values of the first one."""
+    for tensor in [*model.parameters(), *model.buffers()]:
+        travelling = tensor.detach().to(mesh.device_type).contiguous()
+        for dim in reversed(range(mesh.ndim)):
+            distributed.broadcast(travelling, group=mesh.get_group(dim), group_src=0)
+        tensor.copy_(travelling)
 
 
 def _store(layers: list[nn.Module], undo: ExitStack) -> None:

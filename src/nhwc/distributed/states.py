@@ -38,9 +38,10 @@ class States:
 
         Not the value itself, which an optimizer would write to, nor a part of it, which would keep all of it alive.
         """
-        if value.shape == usual_shape(parameter, id(parameter) in self._stored):
-            value = shared_out(to_storage(value) if id(parameter) in self._stored else value, parameter)
-        return value.clone()
+        if value.shape != usual_shape(parameter, id(parameter) in self._stored):
+            return value.clone()
+        turned = to_storage(value) if id(parameter) in self._stored else value
+        return shared_out(turned, parameter) if isinstance(parameter, DTensor) else turned.clone()
 
     def require_all(self, optimizer: Optimizer) -> None:
         """Raise where the optimizer holds a parameter that is none of the model's."""
@@ -71,13 +72,13 @@ def whole(value: torch.Tensor) -> torch.Tensor:
     return from_storage(full) if turned else full
 
 
-def shared_out(value: torch.Tensor, like: torch.Tensor) -> torch.Tensor:
-    """This rank's share of a whole value, where ``like`` is sharded; no rank hears of another."""
-    if not isinstance(like, DTensor) or isinstance(value, DTensor):
-        return value
-    value = value.to(device=like.to_local().device, dtype=like.dtype).contiguous()
-    shared: torch.Tensor = distribute_tensor(value, like.device_mesh, like.placements, src_data_rank=None)
-    return shared
+def shared_out(value: torch.Tensor, like: DTensor) -> DTensor:
+    """This rank's share of a whole value, a copy, as ``like`` is sharded; no rank hears of another."""
+    if not isinstance(value, DTensor):
+        value = value.to(device=like.to_local().device, dtype=like.dtype).contiguous()
+        value = distribute_tensor(value, like.device_mesh, like.placements, src_data_rank=None)
+    # A share that is a view would keep the whole value alive.
+    return value.clone()  # type: ignore[return-value]
 
 
 def tensors_of(state: dict[str, Any]) -> dict[str, torch.Tensor]:

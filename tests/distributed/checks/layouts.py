@@ -98,6 +98,14 @@ def check_refusals_leave_the_model_as_it_was(here: World) -> None:
     scalar.register_parameter("scale", nn.Parameter(torch.ones(())))
     with pytest.raises(DistributedError, match="scale is a scalar; give it one dimension"):
         fully_shard(scalar)
+    held = nhwc.convert(network())
+    optimizer = torch.optim.SGD(held[1].parameters(), lr=0.1)
+    with pytest.raises(
+        DistributedError, match="an SGD holds the parameters already, and would go on with the old ones"
+    ):
+        fully_shard(held)
+    del optimizer
+    fully_shard(held)
     assert [type(layer) for layer in plain] == [type(layer) for layer in network()]
 
 

@@ -119,9 +119,8 @@ def check_what_does_not_fit_is_refused_and_not_loaded(here: World) -> None:
             with pytest.raises(DistributedError, match=message):
                 load_full_state_dict(model, wrong, optimizer)
         same(full_state_dict(model, optimizer), good)
-    model = network()
-    foreign = adam(model)
-    shards = fully_shard(nhwc.convert(model))
+    foreign = adam(network())
+    shards = fully_shard(nhwc.convert(network()))
     with pytest.raises(DistributedError, match="make the optimizer after fully_shard"):
         full_state_dict(shards, foreign)
 

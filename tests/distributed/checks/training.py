@@ -88,6 +88,14 @@ def check_volumes(here: World) -> None:
         same(full_state_dict(many, own), full_state_dict(one, optimizer))
 
 
+def check_shards_start_from_the_first_rank(here: World) -> None:
+    model = network()
+    wanted = {name: value.clone() for name, value in nhwc.convert(network()).state_dict().items()}
+    for tensor in [*model.parameters(), *model.buffers()]:
+        tensor.data.add_(here.rank)
+    same(full_state_dict(fully_shard(nhwc.convert(model)))["model"], wanted)
+
+
 def check_a_fused_optimizer_over_shards(here: World) -> None:
     seen = share(batch(), here)
     results = []
