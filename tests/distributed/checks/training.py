@@ -10,6 +10,7 @@ import torch.distributed as dist
 from distributed.checks.models import adam, batch, network, same, sgd, share, train, volumes
 from torch import nn
 from torch.distributed.fsdp import MixedPrecisionPolicy
+from torch.distributed.fsdp import fully_shard as torch_fully_shard
 from torch.distributed.tensor import DTensor
 from torch.nn import functional
 from torch.utils._python_dispatch import TorchDispatchMode
@@ -86,6 +87,12 @@ def check_volumes(here: World) -> None:
         own = adam(many)
         train(many, share(whole, here), own)
         same(full_state_dict(many, own), full_state_dict(one, optimizer))
+
+
+def check_torchs_own_refuses_such_a_model(here: World) -> None:
+    """The hazard itself: where torch takes it, other storage is needed no more."""
+    with pytest.raises(NotImplementedError, match="FSDP does not support non-contiguous parameters"):
+        torch_fully_shard(nhwc.convert(network()))
 
 
 def check_shards_start_from_the_first_rank(here: World) -> None:
