@@ -3,9 +3,9 @@
 ``fully_shard`` takes contiguous parameters only. The parameter stays registered as "weight", so that names, optimizers
 and groups of parameters are the usual ones; the class of the layer gets a property ``weight``, which stands before
 ``nn.Module.__getattr__``. FSDP2 touches the parameter in three ways, as read in torch 2.14.1 and in an earlier version:
-it sets ``module._parameters["weight"]`` as long as the class has no ``__setattr__`` of its own; it asks ``getattr(module,
-"weight")`` for the sharded parameter, which is why the property shows that one as it is; and a whole parameter is a
-plain tensor, which is what the layer computes with.
+it sets ``module._parameters["weight"]`` as long as the class has no ``__setattr__`` of its own; it asks
+``getattr(module, "weight")`` for the sharded parameter, which is why the property shows that one as it is; and a whole
+parameter is a plain tensor, which is what the layer computes with.
 """
 
 from __future__ import annotations
