@@ -35,6 +35,7 @@ def four(folder: Path, two: dict[str, list[str]], tmp_path_factory: pytest.TempP
     return run(AGAIN, tmp_path_factory.mktemp("four"), 4, SAVED=str(folder))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("check", AGAIN)
 def test_on_four_ranks_with_what_two_saved(check: str, four: dict[str, list[str]]) -> None:
     assert four[check] == [""] * 4, "\n".join(four[check])
@@ -51,10 +52,11 @@ def test_one_process_with_what_two_saved(folder: Path, two: dict[str, list[str]]
 
 @pytest.fixture(scope="module")
 def all_on_four(tmp_path_factory: pytest.TempPathFactory) -> dict[str, list[str]]:
-    return run(CHECKS, tmp_path_factory.mktemp("all_on_four"), 4)
+    return run(CHECKS, tmp_path_factory.mktemp("all_on_four"), 4, timeout_s=700)
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(800)
 @pytest.mark.parametrize("check", CHECKS)
 def test_on_four_ranks(check: str, all_on_four: dict[str, list[str]]) -> None:
     assert all_on_four[check] == [""] * 4, "\n".join(all_on_four[check])
