@@ -63,7 +63,7 @@ def compare(here: World, kind: type[nn.Module], shape: tuple[int, ...], dtype: t
     assert found.dtype is dtype
     torch.testing.assert_close(found, wanted[part], rtol=tolerance, atol=tolerance)
     torch.testing.assert_close(found_in.grad, wanted_in.grad[part], rtol=tolerance, atol=tolerance)
-    if len(shape) in LAST:
+    if len(shape) in LAST and found.numel():
         assert found.is_contiguous(memory_format=LAST[len(shape)])
         assert found_in.grad.is_contiguous(memory_format=LAST[len(shape)])
     for name, buffer in one.named_buffers():
