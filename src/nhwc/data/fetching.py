@@ -1,0 +1,134 @@
+"""Getting the samples of a batch, here or in worker processes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch.utils.data import DataLoader, Dataset
+
+from nhwc.data.collation import stack
+from nhwc.data.moving import each_tensor
+from nhwc.data.seeding import isolated, seed_all, seed_of
+from nhwc.data.unreadable import Unreadable
+from nhwc.errors import DataError, UnreadableImageError
+
+
+@dataclass(frozen=True)
+class Request:
+    """A batch to be fetched: the samples ``indices`` as ``epoch`` has them."""
+
+    epoch: int
+    indices: list[int]
+
+
+@dataclass(frozen=True)
+class Fetched:
+    """A batch: what collate made of its samples, None where none can be read; and those that cannot."""
+
+    parts: Any
+    unreadable: list[Unreadable]
+
+    def pin_memory(self) -> Fetched:
+        """Called by DataLoader, whose own way knows no classes."""
+        return Fetched(each_tensor(self.parts, torch.Tensor.pin_memory), self.unreadable)
+
+
+class Fetcher(Dataset[Fetched]):
+    """Request → batch. Every sample draws its random numbers from (seed, epoch, index), whoever fetches it.
+
+    replace: whether the next readable sample of the data set takes the place of an unreadable one.
+    """
+
+    def __init__(self, dataset: Any, length: int, seed: int, replace: bool) -> None:
+        self.dataset, self.length, self.seed, self.replace = dataset, length, seed, replace
+
+    def __getitem__(self, request: Request) -> Fetched:
+        samples: list[Any] = []
+        unreadable: list[Unreadable] = []
+        with isolated():
+            for index in request.indices:
+                samples += self._readable(request.epoch, index, unreadable)
+        return Fetched(stack(samples) if samples else None, unreadable)
+
+    def _readable(self, epoch: int, index: int, unreadable: list[Unreadable]) -> list[Any]:
+        for further in range(self.length if self.replace else 1):
+            sample = self._sample(epoch, (index + further) % self.length)
+            if not isinstance(sample, Unreadable):
+                return [sample]
+            unreadable.append(sample)
+        if self.replace:
+            raise DataError(f"no sample of the data set can be read; the first: {unreadable[0]}")
+        return []
+
+    def _sample(self, epoch: int, index: int) -> Any:
+        seed_all(seed_of(self.seed, epoch, index))
+        try:
+            return self.dataset[index]
+        except UnreadableImageError as error:
+            return Unreadable(error.name, error.reason)
+
+
+class _Requests:
+    """What a DataLoader takes for its sampler: the requests of the iteration that begins next."""
+
+    def __init__(self) -> None:
+        self.coming: Iterable[Request] = ()
+
+    def __iter__(self) -> Iterator[Request]:
+        return iter(self.coming)
+
+
+class Here:
+    """Fetches in this process, a batch when it is asked for."""
+
+    def __init__(self, fetcher: Fetcher, pin: bool) -> None:
+        self._fetcher, self._pin = fetcher, pin
+
+    def fetch(self, requests: Iterable[Request]) -> Iterator[Fetched]:
+        for request in requests:
+            fetched = self._fetcher[request]
+            yield fetched.pin_memory() if self._pin else fetched
+
+    def close(self) -> None:
+        """There is nothing to end."""
+
+
+class InWorkers:
+    """Fetches in processes of its own, ahead of what is asked for; they live until ``close``."""
+
+    def __init__(self, fetcher: Fetcher, pin: bool, workers: int, prefetch: int) -> None:
+        self._requests = _Requests()
+        self._loader: DataLoader[Fetched] | None = DataLoader(
+            fetcher,
+            batch_size=None,
+            sampler=self._requests,
+            num_workers=workers,
+            prefetch_factor=prefetch,
+            collate_fn=_as_it_is,  # without a batch size it gets what the data set returns
+            pin_memory=pin,
+            persistent_workers=True,
+            generator=torch.Generator().manual_seed(0),  # its own, so that the caller's draws nothing for the workers
+        )
+
+    def fetch(self, requests: Iterable[Request]) -> Iterator[Fetched]:
+        assert self._loader is not None
+        self._requests.coming = requests
+        try:
+            yield from self._loader
+        except RuntimeError as error:
+            if "exited unexpectedly" not in str(error):
+                raise
+            raise DataError(
+                f"a worker process of the loader ended ({error}); it may have run out of memory, or of shared memory "
+                "in /dev/shm: take fewer workers or smaller batches"
+            ) from error
+
+    def close(self) -> None:
+        self._loader = None
+
+
+def _as_it_is(fetched: Any) -> Any:
+    return fetched
