@@ -10,6 +10,12 @@ import torch
 
 from nhwc.errors import DataError
 from nhwc.formats import to_format
+from nhwc.kernels import native
+from nhwc.kernels.dispatcher import is_plain
+from nhwc.kernels.layouts import empty_channels_last
+
+#: (dtype code, source, target, pixels, channels, means, stds).
+_normalize = native.Function("normalize", "ippllpp")
 
 DTYPES = (torch.float32, torch.bfloat16, torch.float16, torch.float64)
 
@@ -36,10 +42,29 @@ def normalize(
     last = to_format(images, "channels_last")
     if images.dtype != torch.uint8:
         return last.to(wide).sub_(means).div_(stds).to(dtype)
+    if _is_compiled_for(last):
+        return _in_one_pass(last, means, stds, dtype)
     if images.device.type == "cpu":
         return last.to(wide).div_(255).sub_(means).div_(stds).to(dtype)
     result = torch.empty_like(last, dtype=dtype)
     return torch.mul(last - means * 255, 1 / (stds * 255), out=result)
+
+
+def _is_compiled_for(last: torch.Tensor) -> bool:
+    return (
+        last.device.type == "cpu"
+        and last.numel() > 0
+        and not torch.compiler.is_compiling()
+        and is_plain(last)
+        and native.is_available()
+    )
+
+
+def _in_one_pass(last: torch.Tensor, means: torch.Tensor, stds: torch.Tensor, dtype: torch.dtype) -> torch.Tensor:
+    samples, channels, height, width = last.shape
+    result = empty_channels_last(last.shape, last, dtype)
+    _normalize(native.dtype_code(dtype), last, result, samples * height * width, channels, means, stds)
+    return result
 
 
 def _check(images: object, dtype: torch.dtype) -> None:
