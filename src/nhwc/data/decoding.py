@@ -17,6 +17,8 @@ _ORIENTATION = 0x0112
 _SIXTEEN_BIT_MAX = 65535
 #: Orientations of EXIF in which width and height change places.
 _QUARTER_TURNS = frozenset({5, 6, 7, 8})
+#: Formats of Pillow whose decoder can leave out pixels; MPO is JPEG with more pictures behind it.
+_SCALED_BY_DECODER = frozenset({"JPEG", "MPO"})
 
 
 def decode(source: str | Path | bytes, *, at_least: tuple[int, int] | None = None) -> torch.Tensor:
@@ -40,11 +42,11 @@ def decode(source: str | Path | bytes, *, at_least: tuple[int, int] | None = Non
         raise UnreadableImageError(name, "it is empty")
     try:
         with Image.open(io.BytesIO(source) if isinstance(source, bytes) else source) as opened:
-            turn = _orientation(opened)
-            if at_least is not None:
-                height, width = at_least[::-1] if turn in _QUARTER_TURNS else at_least
+            if at_least is not None and opened.format in _SCALED_BY_DECODER:
+                height, width = at_least[::-1] if _orientation(opened) in _QUARTER_TURNS else at_least
                 opened.draft(None, (width, height))
-            return turned(pixels_of(opened), turn)
+            opened.load()  # before its EXIF is asked for, where PNG would load it, and a fault there counts for less
+            return turned(pixels_of(opened), _orientation(opened))
     except UnidentifiedImageError as error:
         raise UnreadableImageError(name, _not_a_picture(source)) from error
     except Exception as error:  # decoders raise whatever they like on damaged files
