@@ -87,7 +87,7 @@ def test_a_fault_of_the_transform_is_not_taken_for_one_of_the_file(folder: Path)
     def broken(picture: torch.Tensor) -> torch.Tensor:
         raise ValueError("broken")
 
-    with pytest.raises(ValueError, match="^broken$"):
+    with pytest.raises(ValueError, match=r"^broken$"):
         ImageFolder(folder, broken)[0]
 
 

@@ -18,7 +18,8 @@ if TYPE_CHECKING:
 _NAMES = (("x_{}", "y_{}"), ("X_{}", "y_{}"), ("{}_images", "{}_labels"), ("{}_x", "{}_y"), ("{}_data", "{}_labels"))
 #: The same in files of a single split.
 _ALONE = (("images", "labels"), ("data", "labels"), ("x", "y"), ("X", "y"))
-_OTHER_WORDS = {"val": ("val", "valid", "validation"), "test": ("test",), "train": ("train",)}
+_WORDS = {"train": ("train",), "val": ("val", "valid", "validation"), "test": ("test",)}
+_CLASS_NAMES = ("classes", "class_names", "label_names")
 _CHANNELS = frozenset({1, 3, 4})
 
 
@@ -37,12 +38,12 @@ class Arrays(Dataset[Any]):
         self, path: str | Path, split: str = "train", transform: Callable[[torch.Tensor], Any] | None = None
     ) -> None:
         self.transform = transform
-        if split not in _OTHER_WORDS:
-            raise DataError(f"split={split!r}: expected one of {', '.join(_OTHER_WORDS)}")
+        if split not in _WORDS:
+            raise DataError(f"split={split!r}: expected one of {', '.join(_WORDS)}")
         with _opened(path) as held:
             pictures, labels = _split_of(held, split, path)
-            named = next((held[key] for key in ("classes", "label_names", "class_names") if key in held), None)
-            pixels, numbers = held[pictures], held[labels]
+            named = next((_read(held, key, path) for key in _CLASS_NAMES if key in held), None)
+            pixels, numbers = _read(held, pictures, path), _read(held, labels, path)
         self._rows = _rows(pixels, f"{path}: {pictures}")
         self.labels = _labels(numbers, len(self._rows), f"{path}: {labels}")
         most = int(self.labels.max()) + 1
@@ -72,8 +73,15 @@ def _opened(path: str | Path) -> Any:
     return opened
 
 
+def _read(held: Mapping[str, Any], key: str, path: str | Path) -> Any:
+    try:
+        return held[key]
+    except Exception as error:  # a damaged archive, or Python objects in it, which only unpickling would read
+        raise DataError(f"{path}: {key} cannot be read: {error}") from error
+
+
 def _split_of(held: Mapping[str, object], split: str, path: str | Path) -> tuple[str, str]:
-    pairs = [tuple(each.format(word) for each in pair) for word in _OTHER_WORDS[split] for pair in _NAMES]
+    pairs = [tuple(each.format(word) for each in pair) for word in _WORDS[split] for pair in _NAMES]
     if split == "train":
         pairs += _ALONE
     for pictures, labels in pairs:
@@ -88,16 +96,16 @@ def _split_of(held: Mapping[str, object], split: str, path: str | Path) -> tuple
 def _rows(pixels: np.ndarray[Any, Any], what: str) -> torch.Tensor:
     if pixels.dtype != "uint8":
         raise DataError(f"{what} is {pixels.dtype}; expected uint8 from 0 to 255")
-    if pixels.ndim == 3:
-        pixels = pixels[..., None]
-    if pixels.ndim != 4 or not {pixels.shape[1], pixels.shape[3]} & _CHANNELS:
+    rows = torch.from_numpy(pixels)
+    if rows.dim() == 3:
+        rows = rows.unsqueeze(-1)
+    if rows.dim() != 4 or not {rows.shape[1], rows.shape[3]} & _CHANNELS:
         raise DataError(
             f"{what} has shape {pixels.shape}; expected (N, H, W, C) or (N, C, H, W) with 1, 3 or 4 channels"
         )
-    if not len(pixels):
+    if not len(rows):
         raise DataError(f"{what} holds no pictures")
-    rows = torch.from_numpy(pixels)
-    return rows if pixels.shape[3] in _CHANNELS else rows.permute(0, 2, 3, 1).contiguous()
+    return (rows if rows.shape[3] in _CHANNELS else rows.permute(0, 2, 3, 1)).contiguous()
 
 
 def _labels(numbers: np.ndarray[Any, Any], count: int, what: str) -> torch.Tensor:
