@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 import math
 from collections.abc import Sequence
 
@@ -46,8 +45,13 @@ def normalize(
         return _in_one_pass(last, means, stds, dtype)
     if images.device.type == "cpu":
         return last.to(wide).div_(255).sub_(means).div_(stds).to(dtype)
-    result = torch.empty_like(last, dtype=dtype)
-    return torch.mul(last - means * 255, 1 / (stds * 255), out=result)
+    return in_two_operators(last, means, stds, dtype)
+
+
+def in_two_operators(images: torch.Tensor, means: torch.Tensor, stds: torch.Tensor, dtype: torch.dtype) -> torch.Tensor:
+    """8-bit ``images`` normalised in two passes: the first makes floating point of them, the second ``dtype``."""
+    result = torch.empty_like(images, dtype=dtype)
+    return torch.mul(images - means * 255, 1 / (stds * 255), out=result)
 
 
 def _is_compiled_for(last: torch.Tensor) -> bool:
@@ -80,25 +84,20 @@ def _check(images: object, dtype: torch.dtype) -> None:
 def constants(
     mean: Sequence[float] | float, std: Sequence[float] | float, channels: int, dtype: torch.dtype, device: torch.device
 ) -> tuple[torch.Tensor, torch.Tensor]:
-    """Mean and standard deviation as tensors (1, C, 1, 1), checked, and remembered for the next batch."""
-    return _constants(_as_tuple(mean), _as_tuple(std), channels, dtype, device)
-
-
-def _as_tuple(values: Sequence[float] | float) -> tuple[float, ...]:
-    return (float(values),) if isinstance(values, int | float) else tuple(float(each) for each in values)
-
-
-@functools.lru_cache(maxsize=64)
-def _constants(
-    mean: tuple[float, ...], std: tuple[float, ...], channels: int, dtype: torch.dtype, device: torch.device
-) -> tuple[torch.Tensor, torch.Tensor]:
-    for name, values in (("mean", mean), ("std", std)):
-        if len(values) not in {1, channels}:
-            raise DataError(f"{name} has {len(values)} numbers for pictures of {channels} channels; give one for each")
-        if not all(map(math.isfinite, values)) or (name == "std" and min(values) <= 0):
-            raise DataError(f"{name}={values}: expected finite numbers{' above 0' if name == 'std' else ''}")
-    means, stds = (
-        torch.tensor(values, dtype=dtype, device=device).expand(channels).contiguous().view(1, channels, 1, 1)
-        for values in (mean, std)
+    """Mean and standard deviation as tensors (1, C, 1, 1), checked."""
+    means, stds = _numbers("mean", mean, channels), _numbers("std", std, channels)
+    if min(stds) <= 0:
+        raise DataError(f"std={std}: expected numbers above 0")
+    made = (
+        torch.tensor([means, stds], dtype=dtype, device="cpu").to(device, non_blocking=True).view(2, 1, channels, 1, 1)
     )
-    return means, stds
+    return made[0], made[1]
+
+
+def _numbers(name: str, values: Sequence[float] | float, channels: int) -> list[float]:
+    found = [float(values)] if isinstance(values, int | float) else [float(each) for each in values]
+    if len(found) not in {1, channels}:
+        raise DataError(f"{name} has {len(found)} numbers for pictures of {channels} channels; give one for each")
+    if not all(map(math.isfinite, found)):
+        raise DataError(f"{name}={values}: expected finite numbers")
+    return found * channels if len(found) == 1 else found
