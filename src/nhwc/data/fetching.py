@@ -114,7 +114,8 @@ class InWorkers:
         )
 
     def fetch(self, requests: Iterable[Request]) -> Iterator[Fetched]:
-        assert self._loader is not None
+        if self._loader is None:
+            raise DataError("this Loader was closed; make another one")
         self._requests.coming = requests
         try:
             yield from self._loader

@@ -65,7 +65,7 @@ class Loader:
         if dtype not in DTYPES:
             raise DataError(f"dtype={dtype}: expected one of {', '.join(map(str, DTYPES))}")
         self.dataset = dataset
-        self.device = torch.device(device)
+        self.device = _device(device)
         self.skipped: dict[str, str] = {}
         self.times_skipped = 0
         self._order = Order(_length(dataset), batch_size, shuffle, seed, drop_last, rank, world_size)
@@ -133,13 +133,21 @@ class Loader:
     def _handed_out(self, turn: int, start: int) -> Iterator[Any]:
         epoch = self._epoch
         requests = (Request(epoch, indices) for indices in self._order.batches(epoch, start))
-        for parts, unreadable in ahead(self._source.fetch(requests), self._ready, self.device):
-            if turn != self._turn:
-                raise DataError("this iteration ended when another one of the same Loader began; use a Loader for each")
+        coming = ahead(self._source.fetch(requests), self._ready, self.device)
+        while (following := self._next(coming, turn)) is not None:
             self._position += 1
+            parts, unreadable = following
             self._note(unreadable)
             if parts is not None:
                 yield parts
+
+    def _next(self, coming: Iterator[tuple[Any, list[Unreadable]]], turn: int) -> tuple[Any, list[Unreadable]] | None:
+        if turn != self._turn:
+            raise DataError(
+                "this iteration ended when another one of the same Loader began, or when it was closed or loaded a "
+                "state; use a Loader for each iteration"
+            )
+        return next(coming, None)
 
     def _ready(self, fetched: Fetched) -> tuple[Any, list[Unreadable]]:
         if fetched.parts is None:
@@ -169,6 +177,13 @@ class Loader:
         """End the worker processes; a Loader that is collected as garbage does so by itself."""
         self._turn += 1
         self._source.close()
+
+
+def _device(named: str | torch.device) -> torch.device:
+    try:
+        return torch.device(named)
+    except RuntimeError as error:
+        raise DataError(f"device={named!r}: expected one such as cpu or cuda:0") from error
 
 
 def _length(dataset: Any) -> int:

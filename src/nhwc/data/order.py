@@ -34,10 +34,10 @@ class Order:
             raise DataError(f"batch_size={self.batch_size}: expected at least 1")
         if not 0 <= self.rank < self.world_size:
             raise DataError(f"rank={self.rank} of world_size={self.world_size}: ranks count from 0 to world_size - 1")
-        if not len(self):
+        if self.drop_last and self.length < self.global_batch:
             raise DataError(
-                f"rank {self.rank} gets no batch: {self.length} samples for batches of {self.global_batch}, drop_last="
-                f"{self.drop_last}; take smaller batches"
+                f"drop_last leaves no batch: there are {self.length} samples, a batch of all ranks has "
+                f"{self.global_batch}; take smaller batches"
             )
 
     @property
@@ -45,7 +45,7 @@ class Order:
         return self.batch_size * self.world_size
 
     def __len__(self) -> int:
-        """The number of batches of this rank: with ``drop_last`` that of every rank, without it 1 more for some."""
+        """The number of batches of this rank: with ``drop_last`` that of every rank, without it 1 less for some."""
         whole, rest = divmod(self.length, self.global_batch)
         return whole + int(not self.drop_last and rest > self.rank)
 
