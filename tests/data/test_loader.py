@@ -287,6 +287,18 @@ def test_a_worker_that_ends_is_named() -> None:
         list(Loader(Ending(), 4, workers=1))
 
 
+def test_after_a_fault_the_workers_end_at_once_and_others_begin() -> None:
+    loader = Loader(Broken(), 4, workers=2)
+    iterator = iter(loader)
+    next(iterator)
+    before = loader._source._loader._iterator._workers
+    with pytest.raises(KeyError):
+        next(iterator)
+    assert not any(each.is_alive() for each in before)
+    assert next(iter(loader))[1].tolist() == [0, 1, 2, 3]
+    loader.close()
+
+
 @pytest.mark.parametrize("workers", [0, 2])
 def test_two_iterations_of_one_loader_do_not_mix(workers: int) -> None:
     loader = Loader(Numbered(), 4, workers=workers)

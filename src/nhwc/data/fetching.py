@@ -1,4 +1,4 @@
-"""Getting the samples of a batch, here or in worker processes."""
+"""Getting the samples of a batch."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import torch
-from torch.utils.data import DataLoader, Dataset
+from torch.utils.data import Dataset
 
 from nhwc.data.collation import stack
 from nhwc.data.moving import each_tensor
@@ -71,16 +71,6 @@ class Fetcher(Dataset[Fetched]):
             return Unreadable(error.name, error.reason)
 
 
-class _Requests:
-    """What a DataLoader takes for its sampler: the requests of the iteration that begins next."""
-
-    def __init__(self) -> None:
-        self.coming: Iterable[Request] = ()
-
-    def __iter__(self) -> Iterator[Request]:
-        return iter(self.coming)
-
-
 class Here:
     """Fetches in this process, a batch when it is asked for."""
 
@@ -94,42 +84,3 @@ class Here:
 
     def close(self) -> None:
         """There is nothing to end."""
-
-
-class InWorkers:
-    """Fetches in processes of its own, ahead of what is asked for; they live until ``close``."""
-
-    def __init__(self, fetcher: Fetcher, pin: bool, workers: int, prefetch: int) -> None:
-        self._requests = _Requests()
-        self._loader: DataLoader[Fetched] | None = DataLoader(
-            fetcher,
-            batch_size=None,
-            sampler=self._requests,
-            num_workers=workers,
-            prefetch_factor=prefetch,
-            collate_fn=_as_it_is,  # without a batch size it gets what the data set returns
-            pin_memory=pin,
-            persistent_workers=True,
-            generator=torch.Generator().manual_seed(0),  # its own, so that the caller's draws nothing for the workers
-        )
-
-    def fetch(self, requests: Iterable[Request]) -> Iterator[Fetched]:
-        if self._loader is None:
-            raise DataError("this Loader was closed; make another one")
-        self._requests.coming = requests
-        try:
-            yield from self._loader
-        except RuntimeError as error:
-            if "exited unexpectedly" not in str(error):
-                raise
-            raise DataError(
-                f"a worker process of the loader ended ({error}); it may have run out of memory, or of shared memory "
-                "in /dev/shm: take fewer workers or smaller batches"
-            ) from error
-
-    def close(self) -> None:
-        self._loader = None
-
-
-def _as_it_is(fetched: Any) -> Any:
-    return fetched

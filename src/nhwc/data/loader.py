@@ -8,11 +8,12 @@ from typing import Any
 
 import torch
 
-from nhwc.data.fetching import Fetched, Fetcher, Here, InWorkers, Request
+from nhwc.data.fetching import Fetched, Fetcher, Here, Request
 from nhwc.data.moving import ahead, to_device
 from nhwc.data.normalization import DTYPES, normalize
 from nhwc.data.order import Order
 from nhwc.data.unreadable import Unreadable
+from nhwc.data.workers import InWorkers
 from nhwc.errors import DataError
 
 _UNREADABLE = ("drop", "replace")
