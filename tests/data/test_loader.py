@@ -15,7 +15,7 @@ import torch
 from data.conftest import CLASSES, PER_CLASS
 
 import nhwc
-from nhwc.data import ImageFolder, Loader, Unreadable, normalize, train_transform
+from nhwc.data import ImageFolder, Loader, Synthetic, Unreadable, eval_transform, normalize, train_transform
 
 TOTAL = len(CLASSES) * PER_CLASS
 MEAN, STD = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)
@@ -39,8 +39,8 @@ class Numbered(torch.utils.data.Dataset):
         self.asked.append(index)
         if index in self.missing:
             return Unreadable(f"picture {index}", "it is missing")
-        picture = torch.full((4, 5, 3), index, dtype=torch.uint8)
-        picture[0, 0] = torch.randint(0, 256, (3,), dtype=torch.uint8)
+        picture = torch.full((4, 5, 3), index, dtype=torch.uint8, device="cpu")
+        picture[0, 0] = torch.randint(0, 256, (3,), dtype=torch.uint8, device="cpu")
         picture[1, 0, 0] = random.randrange(256)
         picture[2, 0, 0] = np.random.randint(256)
         return picture.permute(2, 0, 1), index
@@ -322,6 +322,20 @@ def test_workers_live_on_and_end_with_close() -> None:
     assert not worker.is_alive()
     with pytest.raises(nhwc.DataError, match="was closed; make another one"):
         next(iter(loader))
+
+
+@pytest.mark.parametrize("workers", [0, 1])
+def test_another_default_device_changes_nothing(folder: Path, workers: int) -> None:
+    def shown() -> list[Any]:
+        made = Synthetic(12, (3, 40, 40), 3, transform=train_transform(8))
+        loaders = [Loader(each, 4, shuffle=True, workers=workers, mean=0.5, std=0.5) for each in (made, Numbered())]
+        found = [batch for loader in loaders for batch in batches(loader)]
+        found += batches(Loader(ImageFolder(folder, eval_transform(8)), 4))
+        return found
+
+    wanted = shown()
+    with torch.device("meta"):
+        assert same(shown(), wanted)
 
 
 Pair = collections.namedtuple("Pair", "image label")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from typing import Any
 
@@ -34,6 +35,11 @@ class Fetched:
     def pin_memory(self) -> Fetched:
         """Called by DataLoader, whose own way knows no classes."""
         return Fetched(each_tensor(self.parts, torch.Tensor.pin_memory), self.unreadable)
+
+
+def on_cpu() -> AbstractContextManager[object]:
+    """Inside, tensors are made on the CPU, whatever torch.set_default_device says."""
+    return nullcontext() if torch.get_default_device().type == "cpu" else torch.device("cpu")
 
 
 class Fetcher(Dataset[Fetched]):
@@ -79,7 +85,8 @@ class Here:
 
     def fetch(self, requests: Iterable[Request]) -> Iterator[Fetched]:
         for request in requests:
-            fetched = self._fetcher[request]
+            with on_cpu():
+                fetched = self._fetcher[request]
             yield fetched.pin_memory() if self._pin else fetched
 
     def close(self) -> None:

@@ -51,11 +51,11 @@ class Order:
 
     def batches(self, epoch: int, start: int = 0) -> Iterator[list[int]]:
         """The indices of each batch of this rank in ``epoch``, from batch number ``start`` on."""
-        order = self._shuffled(epoch) if self.shuffle else torch.arange(self.length)
+        order = self._shuffled(epoch) if self.shuffle else torch.arange(self.length, device="cpu")
         for number in range(start, len(self)):
             first = number * self.global_batch
             yield order[first + self.rank : first + self.global_batch : self.world_size].tolist()
 
     def _shuffled(self, epoch: int) -> torch.Tensor:
-        drawn = torch.Generator().manual_seed(seed_of(self.seed, epoch))
-        return torch.randperm(self.length, generator=drawn)
+        drawn = torch.Generator("cpu").manual_seed(seed_of(self.seed, epoch))
+        return torch.randperm(self.length, generator=drawn, device="cpu")

@@ -20,4 +20,4 @@ def empty_rows(shape: Sequence[int], like: torch.Tensor) -> torch.Tensor:
         return in_huge_pages(torch.empty(tuple(shape), dtype=like.dtype, device=like.device))
     size = math.prod(shape) * like.element_size()
     storage = torch.UntypedStorage._new_shared(size, device="cpu")  # type: ignore[no-untyped-call]
-    return torch.empty(0, dtype=like.dtype).set_(storage, 0, tuple(shape))  # type: ignore[call-overload,no-any-return]
+    return torch.empty(0, dtype=like.dtype, device="cpu").set_(storage, 0, tuple(shape))  # type: ignore[call-overload,no-any-return]

@@ -36,10 +36,10 @@ class Synthetic(Dataset[Any]):
         self.length, self.shape, self.seed, self.transform = length, tuple(shape), seed, transform
         self.classes = [str(label) for label in range(classes)]
         channels, height, width = shape
-        made = torch.Generator().manual_seed(seed_of(seed))
+        made = torch.Generator("cpu").manual_seed(seed_of(seed))
         self._size = channels * height * width
-        self._noise = torch.randint(0, 128, (self._size + _ROOM,), dtype=torch.uint8, generator=made)
-        self._tints = torch.randint(0, 128, (classes, channels), dtype=torch.uint8, generator=made)
+        self._noise = torch.randint(0, 128, (self._size + _ROOM,), dtype=torch.uint8, generator=made, device="cpu")
+        self._tints = torch.randint(0, 128, (classes, channels), dtype=torch.uint8, generator=made, device="cpu")
 
     def __len__(self) -> int:
         return self.length

@@ -12,7 +12,7 @@ from typing import Any
 import torch
 from torch.utils.data import DataLoader
 
-from nhwc.data.fetching import Fetched, Fetcher, Request
+from nhwc.data.fetching import Fetched, Fetcher, Request, on_cpu
 from nhwc.errors import DataError
 
 
@@ -41,7 +41,9 @@ class InWorkers:
             collate_fn=_as_it_is,  # without a batch size it gets what the data set returns
             pin_memory=pin,
             persistent_workers=True,
-            generator=torch.Generator().manual_seed(0),  # its own, so that the caller's draws nothing for the workers
+            generator=torch.Generator("cpu").manual_seed(
+                0
+            ),  # its own, so that the caller's draws nothing for the workers
         )
 
     def fetch(self, requests: Iterable[Request]) -> Iterator[Fetched]:
@@ -49,7 +51,9 @@ class InWorkers:
             raise DataError("this Loader was closed; make another one")
         self._requests.coming = requests
         try:
-            yield from self._loader
+            with on_cpu():  # it draws a seed where tensors are made
+                batches = iter(self._loader)
+            yield from batches
         except Exception as error:
             self._end()
             if isinstance(error, RuntimeError) and "exited unexpectedly" in str(error):
