@@ -8,10 +8,15 @@ from typing import TYPE_CHECKING
 
 import torch
 
+from nhwc.data.arrow import memory_of
 from nhwc.errors import DataError, UnreadableImageError
+from nhwc.kernels import native
 
 if TYPE_CHECKING:
     from PIL.Image import Image
+
+#: (pixels of four bytes, pixels of three, how many).
+_pack_pixels = native.Function("pack_pixels", "ppl")
 
 _ORIENTATION = 0x0112
 _SIXTEEN_BIT_MAX = 65535
@@ -90,9 +95,14 @@ def pixels_of(picture: Image) -> torch.Tensor:
 
 
 def rows_of(picture: Image) -> torch.Tensor:
-    """The bytes of a picture of Pillow in mode "RGB" or "L": uint8 (C, H, W), a view of H, W, C memory of its own."""
-    flat = torch.frombuffer(bytearray(picture.tobytes()), dtype=torch.uint8)
-    return flat.view(picture.height, picture.width, len(picture.getbands())).permute(2, 0, 1)
+    """The bytes of a loaded picture of Pillow, "RGB" or "L": uint8 (C, H, W), a view of H, W, C memory of its own."""
+    shape = (picture.height, picture.width, len(picture.getbands()))
+    wide = memory_of(picture, 4) if picture.mode == "RGB" and native.is_available() else None
+    if wide is None:
+        return torch.frombuffer(bytearray(picture.tobytes()), dtype=torch.uint8).view(shape).permute(2, 0, 1)
+    rows = torch.empty(shape, dtype=torch.uint8, device="cpu")
+    _pack_pixels(wide, rows, len(wide))
+    return rows.permute(2, 0, 1)
 
 
 def _as_rgb(picture: Image) -> Image:

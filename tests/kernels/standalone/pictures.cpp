@@ -1,4 +1,4 @@
-// Normalising 8-bit pictures.
+// 8-bit pictures: packing their pixels, and normalising them.
 #include "checks.h"
 
 namespace checks {
@@ -22,6 +22,14 @@ void normalizes(int64_t pixels, int64_t channels) {
     close(found, wanted, 2.0, label<T>("normalize", {pixels, channels}));
 }
 
+void packs(int64_t pixels) {
+    const auto from = bits<uint8_t>(pixels * 4);
+    std::vector<uint8_t> found(static_cast<size_t>(pixels * 3)), wanted(found);
+    for (int64_t k = 0; k < pixels * 3; ++k) wanted[k] = from[k / 3 * 4 + k % 3];
+    function<void(const void*, void*, int64_t)>("pack_pixels")(from.data(), found.data(), pixels);
+    same(found, wanted, "pack_pixels " + std::to_string(pixels));
+}
+
 template <class T>
 void all() {
     for (const int64_t channels : {1, 3, 4, 50})
@@ -32,6 +40,7 @@ void all() {
 }  // namespace
 
 void pictures() {
+    for (const int64_t pixels : {1, 2, 3, 4, 5, 6, 7, 100, 200003}) packs(pixels);
     all<float>();
     all<double>();
     all<nhwc::bfloat16>();
