@@ -11,6 +11,7 @@ from nhwc.operators import Truth
 
 _FACTOR = 8.0  # how many times the contiguous error channels last may have, as in verify: sums run in another order
 _FLOOR = 64.0  # roundings of the dtype that are always allowed
+_FLOOR_OF_DOUBLE = 65536.0  # the same for float64: contiguous is its own truth there, and shows no error to compare with
 _MOST = 0.1  # and the largest share of the value that these may come to
 _LEAST_SCALE = 0.1  # inputs are about 1: what should be 0 is not judged by the rounding errors that it consists of
 
@@ -88,7 +89,8 @@ def _errors(first: torch.Tensor, second: torch.Tensor, exact: torch.Tensor) -> t
     scale = max(_largest(truth, finite), _LEAST_SCALE)
     error = _largest(b - truth, finite) / scale
     its_own = _largest(a - truth, finite) / scale
-    return error, _FACTOR * its_own + min(_FLOOR * torch.finfo(first.dtype).eps, _MOST), its_own
+    floor = _FLOOR_OF_DOUBLE if first.dtype == wide else _FLOOR
+    return error, _FACTOR * its_own + min(floor * torch.finfo(first.dtype).eps, _MOST), its_own
 
 
 def _largest(numbers: torch.Tensor, counted: torch.Tensor) -> float:
