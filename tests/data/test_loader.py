@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import collections
+import multiprocessing
 import os
 import random
 import warnings
@@ -273,6 +274,44 @@ def test_other_faults_are_the_callers_to_see(workers: int) -> None:
         next(iterator)
     assert loader.state_dict()["position"] == 1
     assert next(iter(loader))[1].tolist() == [0, 1, 2, 3]
+
+
+class Uneven(Numbered):
+    def __getitem__(self, index: int) -> Any:
+        return torch.zeros(3, 4, 4 + index, dtype=torch.uint8), index
+
+
+@pytest.mark.parametrize("workers", [0, 2])
+def test_an_error_of_ours_is_one_sentence_with_workers_too(workers: int) -> None:
+    with pytest.raises(
+        nhwc.DataError, match=r"^pictures of a batch differ: .* bring them to one size in the transform$"
+    ):
+        next(iter(Loader(Uneven(), 4, workers=workers)))
+
+
+def test_a_data_set_that_cannot_be_sent_to_workers_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    dataset = Numbered()
+    dataset.transform = lambda picture: picture
+    monkeypatch.setattr(
+        multiprocessing.context._default_context, "_actual_context", multiprocessing.get_context("spawn")
+    )
+    with pytest.raises(
+        nhwc.DataError, match=r"cannot be sent to worker processes .*; define it and its transform at the"
+    ):
+        next(iter(Loader(dataset, 4, workers=1)))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("method", ["spawn", "forkserver"])
+def test_workers_may_start_in_any_way(method: str, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    dataset = ImageFolder(folder, train_transform(8))
+    wanted = batches(Loader(dataset, 5, shuffle=True))
+    monkeypatch.setattr(
+        multiprocessing.context._default_context, "_actual_context", multiprocessing.get_context(method)
+    )
+    loader = Loader(dataset, 5, shuffle=True, workers=1)
+    assert same(batches(loader), wanted)
+    loader.close()
 
 
 class Ending(Numbered):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from contextlib import AbstractContextManager, nullcontext
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
@@ -14,7 +14,7 @@ from nhwc.data.collation import stack
 from nhwc.data.moving import each_tensor
 from nhwc.data.seeding import isolated, seed_all, seed_of
 from nhwc.data.unreadable import Unreadable
-from nhwc.errors import DataError, UnreadableImageError
+from nhwc.errors import DataError, NhwcError, UnreadableImageError
 
 
 @dataclass(frozen=True)
@@ -27,14 +27,19 @@ class Request:
 
 @dataclass(frozen=True)
 class Fetched:
-    """A batch: what collate made of its samples, None where none can be read; and those that cannot."""
+    """A batch: what collate made of its samples, None where none can be read; and those that cannot.
+
+    failure: an error of ours in the place of all that. Raised in a worker, it would come with the worker's traceback
+        for its text.
+    """
 
     parts: Any
     unreadable: list[Unreadable]
+    failure: NhwcError | None = None
 
     def pin_memory(self) -> Fetched:
         """Called by DataLoader, whose own way knows no classes."""
-        return Fetched(each_tensor(self.parts, torch.Tensor.pin_memory), self.unreadable)
+        return replace(self, parts=each_tensor(self.parts, torch.Tensor.pin_memory))
 
 
 def on_cpu() -> AbstractContextManager[object]:
@@ -54,10 +59,13 @@ class Fetcher(Dataset[Fetched]):
     def __getitem__(self, request: Request) -> Fetched:
         samples: list[Any] = []
         unreadable: list[Unreadable] = []
-        with isolated():
-            for index in request.indices:
-                samples += self._readable(request.epoch, index, unreadable)
-        return Fetched(stack(samples) if samples else None, unreadable)
+        try:
+            with isolated():
+                for index in request.indices:
+                    samples += self._readable(request.epoch, index, unreadable)
+            return Fetched(stack(samples) if samples else None, unreadable)
+        except NhwcError as error:
+            return Fetched(None, unreadable, error)
 
     def _readable(self, epoch: int, index: int, unreadable: list[Unreadable]) -> list[Any]:
         for further in range(self.length if self.replace else 1):

@@ -151,6 +151,8 @@ class Loader:
         return next(coming, None)
 
     def _ready(self, fetched: Fetched) -> tuple[Any, list[Unreadable]]:
+        if fetched.failure is not None:
+            raise fetched.failure
         if fetched.parts is None:
             return None, fetched.unreadable
         parts = to_device(fetched.parts, self.device)

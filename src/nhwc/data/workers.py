@@ -6,11 +6,14 @@ collection, workers end after five seconds each where an error has tied them int
 
 from __future__ import annotations
 
+import multiprocessing
+import pickle
 from collections.abc import Iterable, Iterator
+from multiprocessing.reduction import ForkingPickler
 from typing import Any
 
 import torch
-from torch.utils.data import DataLoader
+from torch.utils.data import DataLoader, Dataset
 
 from nhwc.data.fetching import Fetched, Fetcher, Request, on_cpu
 from nhwc.errors import DataError
@@ -49,6 +52,8 @@ class InWorkers:
     def fetch(self, requests: Iterable[Request]) -> Iterator[Fetched]:
         if self._closed:
             raise DataError("this Loader was closed; make another one")
+        if self._loader._iterator is None:
+            _require_travelling(self._loader.dataset)
         self._requests.coming = requests
         try:
             with on_cpu():  # it draws a seed where tensors are made
@@ -72,6 +77,19 @@ class InWorkers:
         self._loader._iterator = None
         if iterator is not None:
             iterator._shutdown_workers()
+
+
+def _require_travelling(fetcher: Dataset[Fetched]) -> None:
+    """Where processes do not begin as copies of this one: find out before one begins."""
+    if multiprocessing.get_start_method() == "fork":
+        return
+    try:
+        ForkingPickler.dumps(fetcher)
+    except (pickle.PicklingError, AttributeError, TypeError) as error:
+        raise DataError(
+            f"the data set cannot be sent to worker processes ({error}); define it and its transform at the top of a "
+            "module, or take workers=0"
+        ) from error
 
 
 def _as_it_is(fetched: Any) -> Any:
