@@ -120,3 +120,17 @@ def test_they_travel_to_workers() -> None:
 def test_what_does_not_fit_is_refused(made: object, said: str) -> None:
     with pytest.raises(nhwc.DataError, match=said):
         made()
+
+
+@pytest.mark.parametrize("transform", [train_transform(8), eval_transform(8)])
+def test_the_resize_itself_answers_in_rows(transform: object, monkeypatch: pytest.MonkeyPatch) -> None:
+    answers = []
+    plain = torch.nn.functional.interpolate
+
+    def watched(*arguments: object, **options: object) -> torch.Tensor:
+        answers.append(plain(*arguments, **options))
+        return answers[-1]
+
+    monkeypatch.setattr(torch.nn.functional, "interpolate", watched)
+    transform(picture(40, 50))
+    assert [each.is_contiguous(memory_format=torch.channels_last) for each in answers] == [True]
