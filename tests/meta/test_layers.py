@@ -36,7 +36,7 @@ PACKAGES: dict[str, set[str]] = {
     **{f"kernels/triton/{file}.py": {"triton"} for file in ("types", "programs/conversion", "programs/grid_sample")},
     **{f"kernels/triton/programs/{file}.py": {"triton"} for file in ("norm", "pool_average")},
     **{part: {"torch"} for part in TORCH_PARTS | MACHINE | JOINERS | {"api"}},
-    "data/decoding.py": {"PIL"},
+    **{f"data/{file}.py": {"PIL"} for file in ("arrow", "decoding")},
     "data/arrays.py": {"numpy"},
     "verification/reproduction/writer.py": {"jinja2"},
     "cli": {"typer", "rich", "torch", "torchvision", "timm", "PIL", "numpy"},
