@@ -44,12 +44,11 @@ class TrainTransform:
         """A random window (top, left, height, width) of a picture of that size, drawn from torch's generator."""
         low, high = (math.log(each) for each in self.ratio)
         for _ in range(_TRIES):
-            share, stretch = torch.rand(2, device="cpu").tolist()
+            share, stretch, down, right = torch.rand(4, device="cpu").tolist()
             area = height * width * (self.scale[0] + (self.scale[1] - self.scale[0]) * share)
             ratio = math.exp(low + (high - low) * stretch)
             wide, tall = round(math.sqrt(area * ratio)), round(math.sqrt(area / ratio))
             if 0 < wide <= width and 0 < tall <= height:
-                down, right = torch.rand(2, device="cpu").tolist()
                 return int(down * (height - tall + 1)), int(right * (width - wide + 1)), tall, wide
         wide, tall = width, height  # the largest window of an allowed ratio, in the middle
         if width / height < self.ratio[0]:
