@@ -14,6 +14,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from nhwc import data as data
     from nhwc import distributed as distributed
     from nhwc import kernels as kernels
     from nhwc import ops as ops
@@ -34,6 +35,7 @@ if TYPE_CHECKING:
     from nhwc.conversion import contiguous_state_dict, convert, restore
     from nhwc.errors import (
         ConversionError,
+        DataError,
         DistributedError,
         FormatError,
         ModelError,
@@ -42,6 +44,7 @@ if TYPE_CHECKING:
         RegistryError,
         SchemaError,
         TargetError,
+        UnreadableImageError,
         VariantError,
     )
     from nhwc.formats import layout_of, to_format
@@ -54,6 +57,7 @@ __all__ = [
     "AuditReport",
     "BenchReport",
     "ConversionError",
+    "DataError",
     "DistributedError",
     "Finding",
     "FormatError",
@@ -70,6 +74,7 @@ __all__ = [
     "Severity",
     "TargetError",
     "Trace",
+    "UnreadableImageError",
     "VariantError",
     "VerifyReport",
     "__version__",
@@ -77,6 +82,7 @@ __all__ = [
     "bench",
     "contiguous_state_dict",
     "convert",
+    "data",
     "distributed",
     "doctor",
     "kernels",
@@ -111,6 +117,7 @@ _NAMES_IN = {
     "nhwc.errors": (
         "ConversionError",
         "DistributedError",
+        "DataError",
         "FormatError",
         "ModelError",
         "NhwcError",
@@ -118,6 +125,7 @@ _NAMES_IN = {
         "RegistryError",
         "SchemaError",
         "TargetError",
+        "UnreadableImageError",
         "VariantError",
     ),
     "nhwc.formats": ("layout_of", "to_format"),
@@ -128,7 +136,7 @@ _HOME_OF = {name: module for module, names in _NAMES_IN.items() for name in name
 
 
 #: Packages that are used by their own names: nhwc.kernels.use().
-_NAMESPACES = frozenset({"distributed", "kernels", "ops"})
+_NAMESPACES = frozenset({"data", "distributed", "kernels", "ops"})
 
 
 def __getattr__(name: str) -> object:
