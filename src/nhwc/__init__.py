@@ -22,6 +22,8 @@ if TYPE_CHECKING:
         AuditReport,
         BenchReport,
         HealthReport,
+        TrainReport,
+        TrainSettings,
         VerifyReport,
         audit,
         bench,
@@ -30,10 +32,12 @@ if TYPE_CHECKING:
         load_report,
         load_verification,
         record,
+        train,
         verify,
     )
     from nhwc.conversion import contiguous_state_dict, convert, restore
     from nhwc.errors import (
+        CheckpointError,
         ConversionError,
         DataError,
         DistributedError,
@@ -44,6 +48,7 @@ if TYPE_CHECKING:
         RegistryError,
         SchemaError,
         TargetError,
+        TrainingError,
         UnreadableImageError,
         VariantError,
     )
@@ -56,6 +61,7 @@ __version__ = "0.1.0"
 __all__ = [
     "AuditReport",
     "BenchReport",
+    "CheckpointError",
     "ConversionError",
     "DataError",
     "DistributedError",
@@ -74,6 +80,9 @@ __all__ = [
     "Severity",
     "TargetError",
     "Trace",
+    "TrainReport",
+    "TrainSettings",
+    "TrainingError",
     "UnreadableImageError",
     "VariantError",
     "VerifyReport",
@@ -95,6 +104,7 @@ __all__ = [
     "restore",
     "strides_for",
     "to_format",
+    "train",
     "verify",
 ]
 
@@ -103,6 +113,8 @@ _NAMES_IN = {
         "AuditReport",
         "BenchReport",
         "HealthReport",
+        "TrainReport",
+        "TrainSettings",
         "VerifyReport",
         "audit",
         "bench",
@@ -111,10 +123,12 @@ _NAMES_IN = {
         "load_report",
         "load_verification",
         "record",
+        "train",
         "verify",
     ),
     "nhwc.conversion": ("contiguous_state_dict", "convert", "restore"),
     "nhwc.errors": (
+        "CheckpointError",
         "ConversionError",
         "DistributedError",
         "DataError",
@@ -125,6 +139,7 @@ _NAMES_IN = {
         "RegistryError",
         "SchemaError",
         "TargetError",
+        "TrainingError",
         "UnreadableImageError",
         "VariantError",
     ),

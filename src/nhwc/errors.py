@@ -57,3 +57,11 @@ class UnreadableImageError(DataError):
 
     def __reduce__(self) -> tuple[type[UnreadableImageError], tuple[str, str]]:
         return type(self), (self.name, self.reason)
+
+
+class TrainingError(NhwcError):
+    """A training run that cannot start or go on: settings, data, a loss that is no number; the message has the fix."""
+
+
+class CheckpointError(NhwcError):
+    """A checkpoint that cannot be written, read, or used for this run; those that are there stay as they were."""
