@@ -296,7 +296,7 @@ def test_a_worker_that_is_killed_under_torchrun_costs_no_more_than_the_steps_sin
                 break
         out, err = process.communicate(timeout=200)
     finally:
-        process.kill()
+        end_with_workers(process)
     assert process.returncode == 0, err
     assert "going on from run/last.pt" in out
     told = [json.loads(line) for line in (net / "run" / "log.jsonl").read_text().splitlines()]
@@ -332,12 +332,19 @@ def test_an_interrupt_under_torchrun_ends_with_a_checkpoint(net: Path) -> None:
                 break
         out, err = process.communicate(timeout=100)
     finally:
-        process.kill()
+        end_with_workers(process)
     stopped = re.search(r"stopped in epoch (\d+) after step (\d); go on from run with resume", out)
     assert stopped is not None, err
     place = torch.load(net / "run" / "last.pt", weights_only=True)["place"]
     assert (place["epoch"], place["step"]) == (int(stopped[1]), int(stopped[2]))
     assert process.returncode != 0
+
+
+def end_with_workers(torchrun: subprocess.Popen[str]) -> None:
+    """End torchrun where it still runs: killed, it would leave its workers behind."""
+    if torchrun.poll() is None:
+        torchrun.terminate()
+        torchrun.wait(60)
 
 
 def _a_worker_of(parent: int) -> int:

@@ -15,8 +15,15 @@ from nhwc.training import TrainReport
 pytestmark = pytest.mark.usefixtures("few_threads")
 
 
+def smooth(classes: int, channels: int = 3) -> nn.Module:
+    """Without a bend, on whose two sides a rounding error could put the formats."""
+    model = certain(classes, channels)
+    model[2] = model[5] = nn.SiLU()
+    return model
+
+
 def faces_model(classes: int) -> nn.Module:
-    return certain(classes, channels=1)
+    return smooth(classes, channels=1)
 
 
 @pytest.mark.parametrize("kernels", [True, pytest.param(False, marks=pytest.mark.slow)])
@@ -26,7 +33,7 @@ def test_two_hundred_steps_on_faces_give_the_same_losses_and_accuracy(faces: Pat
     last = train(settings(channels_last="true", kernels=kernels, **asked), faces_model)
     assert len(plain.steps) == len(last.steps) == 200
     there, here = (torch.tensor([each.loss for each in kept.steps]) for kept in (plain, last))
-    torch.testing.assert_close(here, there, rtol=2e-3, atol=2e-4)
+    torch.testing.assert_close(here, there, rtol=1e-3, atol=1e-4)
     assert plain.steps[-1].average_loss < 0.8 * plain.steps[0].loss, "it learned nothing"
     assert abs(plain.evaluations[-1].top1 - last.evaluations[-1].top1) <= 2.5  # one picture of 40
 
@@ -34,11 +41,11 @@ def test_two_hundred_steps_on_faces_give_the_same_losses_and_accuracy(faces: Pat
 @pytest.mark.slow
 def test_two_hundred_steps_on_textures_give_the_same_losses_and_accuracy(textures: Path) -> None:
     asked = {"data": str(textures), "size": 32, "batch": 12, "epochs": 25, "lr": 0.02}
-    plain = train(settings(channels_last="false", **asked), certain)
-    last = train(settings(channels_last="true", **asked), certain)
+    plain = train(settings(channels_last="false", **asked), smooth)
+    last = train(settings(channels_last="true", **asked), smooth)
     assert len(plain.steps) == 200
     there, here = (torch.tensor([each.loss for each in kept.steps]) for kept in (plain, last))
-    torch.testing.assert_close(here, there, rtol=2e-3, atol=2e-4)
+    torch.testing.assert_close(here, there, rtol=1e-3, atol=1e-4)
     assert abs(plain.evaluations[-1].top1 - last.evaluations[-1].top1) <= 2.5  # one picture of 48
 
 

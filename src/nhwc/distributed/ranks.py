@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import timedelta
+from typing import Any
 
 import torch
 import torch.distributed as distributed
@@ -105,11 +106,29 @@ def _device_type(device: torch.device | str | None) -> str:
 
 
 def _meet(kind: str, here: World, timeout: timedelta) -> None:
+    store = _fresh_store(timeout)
+    known: dict[str, Any] = {} if store is None else {"store": store, "rank": here.rank, "world_size": here.size}
     if kind == "cpu":
-        distributed.init_process_group("gloo", timeout=timeout)
+        distributed.init_process_group("gloo", timeout=timeout, **known)
         return
     torch.cuda.set_device(here.local_rank)
     # gloo beside NCCL, so that objects and tensors on the CPU travel too.
     distributed.init_process_group(
-        "cpu:gloo,cuda:nccl", timeout=timeout, device_id=torch.device("cuda", here.local_rank)
+        "cpu:gloo,cuda:nccl", timeout=timeout, device_id=torch.device("cuda", here.local_rank), **known
     )
+
+
+def _fresh_store(timeout: timedelta) -> Any:
+    """A part of torchrun's store that no earlier attempt wrote to; None where torch's own way will do.
+
+    torchrun's own store outlives its workers. Read from torch 2.11 to 2.14: restarted ranks can find the addresses of
+    lost ones in it, and connect to nobody. On one machine all ranks know the number of restarts; on several they may
+    count differently.
+    """
+    restarts = os.environ.get("TORCHELASTIC_RESTART_COUNT", "0")
+    outlives = os.environ.get("TORCHELASTIC_USE_AGENT_STORE") == "True"
+    if restarts == "0" or not outlives or os.environ.get("GROUP_WORLD_SIZE") != "1":
+        return None
+    address, port = os.environ["MASTER_ADDR"], int(os.environ["MASTER_PORT"])
+    store = distributed.TCPStore(address, port, is_master=False, timeout=timeout)  # type: ignore[attr-defined]
+    return distributed.PrefixStore(f"nhwc/restart/{restarts}", store)  # type: ignore[attr-defined]
