@@ -11,7 +11,7 @@ import pytest
 from training import ranked
 from training.runs import environment, train
 
-pytestmark = pytest.mark.usefixtures("few_threads")
+pytestmark = [pytest.mark.usefixtures("few_threads"), pytest.mark.slow]
 
 TIMES = {"time_s", "average_time_s", "images_per_s", "average_images_per_s"}
 
