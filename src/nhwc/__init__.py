@@ -14,6 +14,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from nhwc import data as data
     from nhwc import kernels as kernels
     from nhwc import ops as ops
     from nhwc.api import (
@@ -33,6 +34,7 @@ if TYPE_CHECKING:
     from nhwc.conversion import contiguous_state_dict, convert, restore
     from nhwc.errors import (
         ConversionError,
+        DataError,
         FormatError,
         ModelError,
         NhwcError,
@@ -40,6 +42,7 @@ if TYPE_CHECKING:
         RegistryError,
         SchemaError,
         TargetError,
+        UnreadableImageError,
         VariantError,
     )
     from nhwc.formats import layout_of, to_format
@@ -52,6 +55,7 @@ __all__ = [
     "AuditReport",
     "BenchReport",
     "ConversionError",
+    "DataError",
     "Finding",
     "FormatError",
     "HealthReport",
@@ -67,6 +71,7 @@ __all__ = [
     "Severity",
     "TargetError",
     "Trace",
+    "UnreadableImageError",
     "VariantError",
     "VerifyReport",
     "__version__",
@@ -74,6 +79,7 @@ __all__ = [
     "bench",
     "contiguous_state_dict",
     "convert",
+    "data",
     "doctor",
     "kernels",
     "layout_of",
@@ -106,6 +112,7 @@ _NAMES_IN = {
     "nhwc.conversion": ("contiguous_state_dict", "convert", "restore"),
     "nhwc.errors": (
         "ConversionError",
+        "DataError",
         "FormatError",
         "ModelError",
         "NhwcError",
@@ -113,6 +120,7 @@ _NAMES_IN = {
         "RegistryError",
         "SchemaError",
         "TargetError",
+        "UnreadableImageError",
         "VariantError",
     ),
     "nhwc.formats": ("layout_of", "to_format"),
@@ -123,7 +131,7 @@ _HOME_OF = {name: module for module, names in _NAMES_IN.items() for name in name
 
 
 #: Packages that are used by their own names: nhwc.kernels.use().
-_NAMESPACES = frozenset({"kernels", "ops"})
+_NAMESPACES = frozenset({"data", "kernels", "ops"})
 
 
 def __getattr__(name: str) -> object:

@@ -1,5 +1,7 @@
 """Every error a user can cause: one root class, each message says what came, what was expected, and the fix."""
 
+from __future__ import annotations
+
 
 class NhwcError(Exception):
     """Root of all errors raised by nhwc."""
@@ -35,3 +37,19 @@ class RegistryError(NhwcError):
 
 class VariantError(NhwcError):
     """A variant cannot be had on this device."""
+
+
+class DataError(NhwcError, ValueError):
+    """A data set, a batch or an option of the input path that cannot be used."""
+
+
+class UnreadableImageError(DataError):
+    """A picture that cannot be read. name: which one; reason: what is wrong with it."""
+
+    def __init__(self, name: str, reason: str) -> None:
+        super().__init__(f"cannot read the picture {name}: {reason}")
+        self.name = name
+        self.reason = reason
+
+    def __reduce__(self) -> tuple[type[UnreadableImageError], tuple[str, str]]:
+        return type(self), (self.name, self.reason)

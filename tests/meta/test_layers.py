@@ -19,6 +19,7 @@ MAY_USE: dict[str, set[str]] = {
     **dict.fromkeys(PURE_PARTS | MACHINE, DATA),
     **dict.fromkeys(TORCH_PARTS, DATA | MACHINE),
     "formats": DATA | MACHINE | {"kernels"},  # the conversion between formats is a kernel
+    "data": DATA | {"formats", "kernels"},  # a batch in channels last, normalised by a kernel
     "conversion": DATA | {"formats"},
     "inference": DATA | {"formats", "kernels", "conversion"},
     "training": DATA | TORCH_PARTS | {"conversion"},
@@ -35,6 +36,8 @@ PACKAGES: dict[str, set[str]] = {
     **{f"kernels/triton/{file}.py": {"triton"} for file in ("types", "programs/conversion", "programs/grid_sample")},
     **{f"kernels/triton/programs/{file}.py": {"triton"} for file in ("norm", "pool_average")},
     **{part: {"torch"} for part in TORCH_PARTS | MACHINE | JOINERS | {"api"}},
+    **{f"data/{file}.py": {"PIL"} for file in ("arrow", "decoding")},
+    "data/arrays.py": {"numpy"},
     "verification/reproduction/writer.py": {"jinja2"},
     "cli": {"typer", "rich", "torch", "torchvision", "timm", "PIL", "numpy"},
     "report/health.py": {"rich"},

@@ -110,5 +110,6 @@ void moves();     // moves.cpp
 void channels();  // channels.cpp
 void windows();   // windows.cpp
 void sampling();  // sampling.cpp
+void pictures();  // pictures.cpp
 
 }  // namespace checks

@@ -43,6 +43,7 @@ int main(int count, char** arguments) {
         checks::channels();
         checks::windows();
         checks::sampling();
+        checks::pictures();
     }
     std::printf("%d passed, %d failed\n", checks::checked - checks::failed, checks::failed);
     return checks::failed == 0 ? 0 : 1;

@@ -1,0 +1,16 @@
+"""What stands in the place of a sample that cannot be read."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class Unreadable:
+    """An item of a data set that cannot be read. name: which one, such as its path; reason: what is wrong with it."""
+
+    name: str
+    reason: str
+
+    def __str__(self) -> str:
+        return f"{self.name}: {self.reason}"
