@@ -15,12 +15,15 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from nhwc import data as data
+    from nhwc import distributed as distributed
     from nhwc import kernels as kernels
     from nhwc import ops as ops
     from nhwc.api import (
         AuditReport,
         BenchReport,
         HealthReport,
+        TrainReport,
+        TrainSettings,
         VerifyReport,
         audit,
         bench,
@@ -29,12 +32,15 @@ if TYPE_CHECKING:
         load_report,
         load_verification,
         record,
+        train,
         verify,
     )
     from nhwc.conversion import contiguous_state_dict, convert, restore
     from nhwc.errors import (
+        CheckpointError,
         ConversionError,
         DataError,
+        DistributedError,
         FormatError,
         ModelError,
         NhwcError,
@@ -42,6 +48,7 @@ if TYPE_CHECKING:
         RegistryError,
         SchemaError,
         TargetError,
+        TrainingError,
         UnreadableImageError,
         VariantError,
     )
@@ -54,8 +61,10 @@ __version__ = "0.1.0"
 __all__ = [
     "AuditReport",
     "BenchReport",
+    "CheckpointError",
     "ConversionError",
     "DataError",
+    "DistributedError",
     "Finding",
     "FormatError",
     "HealthReport",
@@ -71,6 +80,9 @@ __all__ = [
     "Severity",
     "TargetError",
     "Trace",
+    "TrainReport",
+    "TrainSettings",
+    "TrainingError",
     "UnreadableImageError",
     "VariantError",
     "VerifyReport",
@@ -80,6 +92,7 @@ __all__ = [
     "contiguous_state_dict",
     "convert",
     "data",
+    "distributed",
     "doctor",
     "kernels",
     "layout_of",
@@ -91,6 +104,7 @@ __all__ = [
     "restore",
     "strides_for",
     "to_format",
+    "train",
     "verify",
 ]
 
@@ -99,6 +113,8 @@ _NAMES_IN = {
         "AuditReport",
         "BenchReport",
         "HealthReport",
+        "TrainReport",
+        "TrainSettings",
         "VerifyReport",
         "audit",
         "bench",
@@ -107,11 +123,14 @@ _NAMES_IN = {
         "load_report",
         "load_verification",
         "record",
+        "train",
         "verify",
     ),
     "nhwc.conversion": ("contiguous_state_dict", "convert", "restore"),
     "nhwc.errors": (
+        "CheckpointError",
         "ConversionError",
+        "DistributedError",
         "DataError",
         "FormatError",
         "ModelError",
@@ -120,6 +139,7 @@ _NAMES_IN = {
         "RegistryError",
         "SchemaError",
         "TargetError",
+        "TrainingError",
         "UnreadableImageError",
         "VariantError",
     ),
@@ -131,7 +151,7 @@ _HOME_OF = {name: module for module, names in _NAMES_IN.items() for name in name
 
 
 #: Packages that are used by their own names: nhwc.kernels.use().
-_NAMESPACES = frozenset({"data", "kernels", "ops"})
+_NAMESPACES = frozenset({"data", "distributed", "kernels", "ops"})
 
 
 def __getattr__(name: str) -> object:

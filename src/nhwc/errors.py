@@ -39,6 +39,10 @@ class VariantError(NhwcError):
     """A variant cannot be had on this device."""
 
 
+class DistributedError(NhwcError):
+    """Ranks that cannot meet, hold different layouts, or a model that cannot be wrapped, sharded, saved or loaded."""
+
+
 class DataError(NhwcError, ValueError):
     """A data set, a batch or an option of the input path that cannot be used."""
 
@@ -53,3 +57,11 @@ class UnreadableImageError(DataError):
 
     def __reduce__(self) -> tuple[type[UnreadableImageError], tuple[str, str]]:
         return type(self), (self.name, self.reason)
+
+
+class TrainingError(NhwcError):
+    """A training run that cannot start or go on: settings, data, a loss that is no number; the message has the fix."""
+
+
+class CheckpointError(NhwcError):
+    """A checkpoint that cannot be written, read, or used for this run; those that are there stay as they were."""

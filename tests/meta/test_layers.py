@@ -21,8 +21,9 @@ MAY_USE: dict[str, set[str]] = {
     "formats": DATA | MACHINE | {"kernels"},  # the conversion between formats is a kernel
     "data": DATA | {"formats", "kernels"},  # a batch in channels last, normalised by a kernel
     "conversion": DATA | {"formats"},
+    "distributed": DATA | {"formats", "conversion"},
     "inference": DATA | {"formats", "kernels", "conversion"},
-    "training": DATA | TORCH_PARTS | {"conversion"},
+    "training": DATA | {"data", "distributed", "conversion", "kernels", "formats"},
     "variants": DATA | MACHINE | {"formats", "conversion", "recorder", "kernels", "inference"},
     "verification": DATA | MACHINE | {"formats", "conversion", "recorder", "variants"},
     "api": BELOW_API,
@@ -38,6 +39,7 @@ PACKAGES: dict[str, set[str]] = {
     **{part: {"torch"} for part in TORCH_PARTS | MACHINE | JOINERS | {"api"}},
     **{f"data/{file}.py": {"PIL"} for file in ("arrow", "decoding")},
     "data/arrays.py": {"numpy"},
+    "training/randomness.py": {"numpy"},
     "verification/reproduction/writer.py": {"jinja2"},
     "cli": {"typer", "rich", "torch", "torchvision", "timm", "PIL", "numpy"},
     "report/health.py": {"rich"},

@@ -5,13 +5,19 @@ from nhwc.api.benching import BenchReport, bench, load_bench
 from nhwc.api.choices import check_variants, every_variant
 from nhwc.api.examining import HealthReport, doctor
 from nhwc.api.switching import kernels_on
+from nhwc.api.training import train
 from nhwc.api.verifying import VerifyReport, load_verification, verify
 from nhwc.machine import conditions
+from nhwc.training import JsonLog, TextLog, TrainReport, TrainSettings
 
 __all__ = [
     "AuditReport",
     "BenchReport",
     "HealthReport",
+    "JsonLog",
+    "TextLog",
+    "TrainReport",
+    "TrainSettings",
     "VerifyReport",
     "audit",
     "bench",
@@ -27,5 +33,6 @@ __all__ = [
     "print_report",
     "record",
     "render",
+    "train",
     "verify",
 ]

@@ -13,6 +13,7 @@ from nhwc.cli.doctor import doctor
 from nhwc.cli.exits import ExitCode, say
 from nhwc.cli.kernels import KernelsCommand
 from nhwc.cli.ops import ops
+from nhwc.cli.train import train
 from nhwc.cli.verify import verify
 
 # The root of what typer raises on a command line that makes no sense: its own, or click's before typer carried one.
@@ -46,6 +47,7 @@ app.command(cls=KernelsCommand)(audit)
 app.command()(bench)
 app.command()(doctor)
 app.command()(ops)
+app.command()(train)
 app.command(cls=KernelsCommand)(verify)
 
 

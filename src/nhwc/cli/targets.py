@@ -57,12 +57,37 @@ def check(text: str) -> None:
 def load(text: str) -> Target:
     """Find and build TARGET. Raises TargetError, in one sentence, wherever that fails."""
     check(text)
-    place, colon, name = text.rpartition(":")
-    if colon:
-        module = _run_file(Path(place)) if _is_file(place) else _import(place)
-        return _called(text, _attribute(module, place, name))
+    if ":" in text:
+        return _called(text, _found(text), {})
     model, recipe = zoo.load(text)
     return Target(text, model, recipe=recipe)
+
+
+def _found(text: str) -> object:
+    place, _, name = text.rpartition(":")
+    module = _run_file(Path(place)) if _is_file(place) else _import(place)
+    return _attribute(module, place, name)
+
+
+@dataclass(frozen=True)
+class Classifier:
+    """build: makes the model for a number of classes. size: side of the images it is usually given, or None."""
+
+    build: Callable[[int], nn.Module]
+    size: int | None = None
+
+
+def classifier(text: str) -> Classifier:
+    """Find TARGET as a model to train: known by name, or a callable, which gets ``num_classes`` where it takes that.
+
+    Raises TargetError, in one sentence, here or while building.
+    """
+    check(text)
+    _, colon, _ = text.rpartition(":")
+    if not colon:
+        return Classifier(*zoo.classifier(text))
+    found = _found(text)
+    return Classifier(lambda classes: _called(text, found, {"num_classes": classes}).model)
 
 
 def _is_file(place: str) -> bool:
@@ -108,20 +133,22 @@ def _attribute(module: ModuleType, place: str, name: str) -> object:
         raise TargetError(f"{place} has no {name!r}; {hint}") from error
 
 
-def _called(text: str, found: object) -> Target:
+def _called(text: str, found: object, offered: Mapping[str, object]) -> Target:
+    """The target that ``found`` is or makes, called with those of the offered keywords that it takes."""
     from torch import nn
 
     if isinstance(found, nn.Module):
         return Target(text, found)
     if not callable(found):
         raise TargetError(f"{text} is {_kind(found)}, not a callable that returns a module")
-    needed = _needed(found)
+    given = {name: value for name, value in offered.items() if _takes(found, name)}
+    needed = [name for name in _needed(found) if name not in given]
     if needed:
         raise TargetError(
             f"{text} is called without arguments, but needs {' and '.join(needed)}; "
             "wrap it in a function that takes none and passes what it needs"
         )
-    made = _guarded(text, found)
+    made = _guarded(text, lambda: found(**given))
     if isinstance(made, nn.Module):
         return Target(text, made)
     if isinstance(made, tuple) and made and isinstance(made[0], nn.Module):
@@ -137,6 +164,15 @@ def _needed(function: Callable[..., object]) -> list[str]:
         return []  # a builtin without a signature: calling it is the only way to know
     variadic = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
     return [each.name for each in parameters if each.default is each.empty and each.kind not in variadic]
+
+
+def _takes(function: Callable[..., object], name: str) -> bool:
+    """Whether it can be called with that keyword; ``**options`` alone do not say so."""
+    try:
+        parameter = inspect.signature(function).parameters.get(name)
+    except (TypeError, ValueError):
+        return False
+    return parameter is not None and parameter.kind in (parameter.POSITIONAL_OR_KEYWORD, parameter.KEYWORD_ONLY)
 
 
 def _with_inputs(text: str, made: tuple[nn.Module, object]) -> Target:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import difflib
 import inspect
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from nhwc.cli.exits import one_line
@@ -39,6 +40,48 @@ def load(name: str) -> tuple[nn.Module, Recipe]:
             return _from_timm(timm, name)
         known += timm.list_models()
     raise TargetError(_unknown(name, known))
+
+
+def classifier(name: str) -> tuple[Callable[[int], nn.Module], int | None]:
+    """A function from a number of classes to the model of that name, initialised at random for training, and the side
+    of the square images it is usually given, or None where that is unknown.
+
+    Raises TargetError for a name that neither library knows, and for one that is no classifier of images.
+    """
+    known: list[str] = []
+    try:
+        models = vision().models
+    except TargetError:
+        models = None
+    if models is not None:
+        if name in models.list_models():
+            return _torchvision_classifier(models, name)
+        known += models.list_models()
+    timm = _timm()
+    if timm is not None:
+        if timm.is_model(name):
+            return lambda classes: _built(name, lambda: timm.create_model(name, num_classes=classes)), _timm_side(name)
+        known += timm.list_models()
+    raise TargetError(_unknown(name, known))
+
+
+def _torchvision_classifier(models: Any, name: str) -> tuple[Callable[[int], nn.Module], int]:
+    transform = models.get_model_weights(name).DEFAULT.transforms()
+    if type(transform).__name__ != "ImageClassification":
+        raise TargetError(f"{name} is no classifier of images; train one such as resnet50")
+    builder = models.get_model_builder(name)
+    options: dict[str, object] = {"weights": None}
+    if name.endswith(_SLOWLY_INITIALISED) and "quantized" not in name:
+        options["init_weights"] = True  # slow, but what a training begins with
+    (side,) = transform.crop_size
+    return lambda classes: _built(name, lambda: builder(num_classes=classes, **options)), side
+
+
+def _timm_side(name: str) -> int | None:
+    from timm.models import get_pretrained_cfg
+
+    config = get_pretrained_cfg(name)
+    return None if config is None else config.input_size[-1]
 
 
 def _unknown(name: str, known: list[str]) -> str:

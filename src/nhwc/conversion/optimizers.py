@@ -78,6 +78,23 @@ def optimizers_without_state(
     return _search(moving, names, known)
 
 
+def holders_of(parameters: Iterable[torch.Tensor]) -> list[Optimizer]:
+    """The living optimizers over any of these parameters."""
+    wanted = {id(parameter) for parameter in parameters}
+
+    def found() -> list[Optimizer]:
+        return [
+            one
+            for one in _alive(Optimizer)
+            if isinstance(one, Optimizer) and not wanted.isdisjoint(id(held) for held in parameters_of(one))
+        ]
+
+    if found():
+        # What nobody uses any more, but a reference cycle keeps, must not count.
+        gc.collect()
+    return found()
+
+
 def _search(moving: Mapping[int, Move], names: Mapping[int, str], known: set[int]) -> list[Optimizer]:
     stateless = []
     for found in _alive(Optimizer, DistributedDataParallel):

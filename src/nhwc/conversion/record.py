@@ -73,6 +73,21 @@ def erase(model: nn.Module) -> None:
     vars(model).pop(ATTRIBUTE, None)
 
 
+def is_converted(model: nn.Module) -> bool:
+    """Whether ``model`` itself, not a part of it, carries a record."""
+    return read(model) is not None
+
+
+def forget(model: nn.Module) -> None:
+    """Take the hooks of conversions off ``model`` and its parts, and let them stay as they are; doors stay too.
+
+    For a model that something else takes over, which ``restore`` could not change any more.
+    """
+    for module in model.modules():
+        if ATTRIBUTE in vars(module):
+            erase(module)
+
+
 def optimizers_of(model: nn.Module) -> list[Optimizer]:
     """The optimizers that follow ``model`` and still live."""
     alive = [reference() for reference, _ in _handles.get(model, _Handles()).optimizers]

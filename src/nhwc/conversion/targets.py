@@ -10,7 +10,7 @@ from nhwc.errors import ConversionError
 _WRAPPERS = {
     "DistributedDataParallel": "it would copy every gradient at each step; convert the model inside before wrapping it",
     "FullyShardedDataParallel": "it keeps flat contiguous parameters; leave this model contiguous",
-    "FSDPModule": "fully_shard takes contiguous parameters only; leave this model contiguous",
+    "FSDPModule": "fully_shard takes contiguous parameters only; convert before nhwc.distributed.fully_shard",
 }
 
 

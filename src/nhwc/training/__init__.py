@@ -1,0 +1,21 @@
+"""The training program: what ``nhwc.train`` and ``nhwc train`` run, on the public pieces of nhwc alone."""
+
+from __future__ import annotations
+
+from nhwc.training.logs import JsonLog, TextLog
+from nhwc.training.records import EvaluationRecord, Sink, StepRecord, evaluation_line, step_line
+from nhwc.training.result import TrainReport
+from nhwc.training.settings import WORDS, TrainSettings
+
+__all__ = [
+    "WORDS",
+    "EvaluationRecord",
+    "JsonLog",
+    "Sink",
+    "StepRecord",
+    "TextLog",
+    "TrainReport",
+    "TrainSettings",
+    "evaluation_line",
+    "step_line",
+]

@@ -1,0 +1,163 @@
+"""What a checkpoint holds of a run, gathered from all ranks and put back on all ranks."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from nhwc import distributed
+from nhwc.errors import CheckpointError, NhwcError
+from nhwc.training import ranks
+from nhwc.training.checkpoints import Checkpoints, read
+from nhwc.training.context import Context
+from nhwc.training.precision import Precision
+from nhwc.training.preparation import Prepared
+from nhwc.training.progress import EpochNumbers, Place, plain
+from nhwc.training.randomness import random_state, seed_everything, set_random_state
+from nhwc.training.records import EvaluationRecord
+
+
+class Memory:
+    """Saves and restores the parts of a run.
+
+    loader: has state_dict and load_state_dict. order: what decides which images come when; a run can only go on in the
+    middle of an epoch where it is the same.
+    """
+
+    def __init__(
+        self,
+        prepared: Prepared,
+        optimizer: torch.optim.Optimizer,
+        precision: Precision,
+        loader: Any,
+        numbers: EpochNumbers,
+        context: Context,
+        order: dict[str, int],
+    ) -> None:
+        self._prepared = prepared
+        self._optimizer = optimizer
+        self._precision = precision
+        self._loader = loader
+        self._numbers = numbers
+        self._settings, self._device, self._world = context.settings, context.device, context.world
+        self._order = order
+        self.checkpoints = None if self._settings.folder is None else Checkpoints(self._settings.folder)
+
+    def save(self, place: Place, evaluation: EvaluationRecord | None, best_top1: float | None, *, best: bool) -> None:
+        """Write a checkpoint; all ranks call it. Raises CheckpointError on all of them where rank 0 cannot."""
+        if self.checkpoints is None:
+            return
+        self._numbers.require_finite(place)
+        average = self._prepared.average
+        state = {
+            "settings": self._settings.as_plain(),
+            "place": plain(place),
+            "order": self._order,
+            "training": distributed.full_state_dict(self._prepared.wrapped, self._optimizer, first_rank_only=True),
+            "average": None if average is None else distributed.full_state_dict(average.model, first_rank_only=True),
+            "scaler": self._precision.state_dict(),
+            "loader": self._loader.state_dict(),
+            "numbers": self._numbers.shared_state(),
+            "ranks": ranks.everyones({"random": random_state(self._device), "sums": self._numbers.own_state()}),
+            "evaluation": None if evaluation is None else asdict(evaluation),
+            "best_top1": best_top1,
+            "job": _job(),
+        }
+        problem = ""
+        if self._world.rank == 0:
+            try:
+                self.checkpoints.save(state, best=best)
+            except CheckpointError as error:
+                problem = str(error)
+        problem = ranks.firsts(problem)
+        if problem:
+            raise CheckpointError(problem)
+
+    def find(self) -> tuple[dict[str, Any], str] | None:
+        """The state to go on from, with a sentence that says so; None where the run begins. All ranks call it.
+
+        A run that torchrun starts anew, after it lost a process, goes on unasked. Raises CheckpointError where the
+        folder holds another run, and where the checkpoint cannot be read.
+        """
+        found: tuple[dict[str, Any], str] | str | None = None
+        if self._world.rank == 0:
+            try:
+                found = self._look()
+            except NhwcError as error:
+                found = str(error)
+        found = ranks.firsts(found)
+        if isinstance(found, str):
+            raise CheckpointError(found)
+        return found
+
+    def _look(self) -> tuple[dict[str, Any], str] | None:
+        resume = self._settings.resume
+        if self.checkpoints is not None:
+            self.checkpoints.prepare()
+        if self.checkpoints is not None and self.checkpoints.exist() and (resume is True or _restarts() > 0):
+            state, path, said = self.checkpoints.load()
+            if resume is True or state["job"] == _job():
+                return state, said or f"going on from {path}"
+        if isinstance(resume, Path):
+            return read(resume), f"going on from {resume}"
+        if self.checkpoints is not None and self.checkpoints.exist():
+            raise CheckpointError(
+                f"{self._settings.folder} holds the checkpoints of an earlier run; go on from them with resume, or "
+                "name another folder"
+            )
+        return None
+
+    def restore(self, state: dict[str, Any]) -> tuple[Place, list[str]]:
+        """Put everything back on this rank; returns the place, and sentences on what is not as it was.
+
+        Raises CheckpointError where the checkpoint is of another model or, in the middle of an epoch, of other data.
+        """
+        place = Place(**state["place"])
+        self._require_order(state["order"], place)
+        average = self._prepared.average
+        try:
+            distributed.load_full_state_dict(self._prepared.wrapped, state["training"], self._optimizer)
+            if average is not None:
+                distributed.load_full_state_dict(average.model, state["average"] or state["training"])
+        except (NhwcError, RuntimeError, ValueError, KeyError) as error:
+            first = str(error).strip().partition("\n")[0]
+            raise CheckpointError(f"the checkpoint is not of this model and optimizer: {first}") from error
+        self._precision.load_state_dict(state["scaler"])
+        if place.step:
+            self._loader.load_state_dict(state["loader"])
+        return place, self._restore_own(state, place)
+
+    def _require_order(self, order: dict[str, int], place: Place) -> None:
+        other = [
+            f"{name} {order[name]}, now {self._order[name]}" for name in self._order if order[name] != self._order[name]
+        ]
+        if other and place.step:
+            raise CheckpointError(
+                f"the checkpoint is from the middle of epoch {place.epoch} of a run with {', '.join(other)}; "
+                "go on with the same data, seed and images per step"
+            )
+
+    def _restore_own(self, state: dict[str, Any], place: Place) -> list[str]:
+        each, rank = state["ranks"], self._world.rank
+        if len(each) == self._world.size:
+            set_random_state(each[rank]["random"], self._device)
+            self._numbers.load(state["numbers"], each[rank]["sums"])
+            return []
+        seed_everything(hash((self._settings.seed, place.update, rank)) % 2**63)
+        own = sum(one["sums"] for one in each) if rank == 0 else torch.zeros_like(each[0]["sums"])
+        self._numbers.load(state["numbers"], own)
+        return [f"the checkpoint is from {len(each)} processes, now {self._world.size}: random numbers start afresh"]
+
+
+def _restarts() -> int:
+    """How often torchrun has started this job anew."""
+    return int(os.environ.get("TORCHELASTIC_RESTART_COUNT", "0"))
+
+
+def _job() -> str:
+    """What stays the same as long as torchrun restarts a job: its id, and the process that starts this one."""
+    return f"{os.environ.get('TORCHELASTIC_RUN_ID', '')}:{os.getppid()}"

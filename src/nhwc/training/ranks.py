@@ -1,0 +1,70 @@
+"""What the processes of a run tell each other, besides gradients; with one process nothing is sent."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any, TypeVar
+
+import torch
+import torch.distributed as distributed
+from torch import Tensor
+
+T = TypeVar("T")
+
+
+def is_lost(error: Exception) -> bool:
+    """Whether another process of the run has ended, and the collective that waited for it raised this."""
+    words = str(error)
+    return isinstance(error, RuntimeError) and several() and ("gloo" in words.lower() or "NCCL" in words)
+
+
+def size() -> int:
+    """How many processes there are in the group; 1 without one."""
+    return distributed.get_world_size() if distributed.is_available() and distributed.is_initialized() else 1
+
+
+def several() -> bool:
+    return size() > 1
+
+
+def total(values: Tensor) -> Tensor:
+    """The sum over ranks of a tensor, as a new one."""
+    summed = values.clone()
+    if several():
+        distributed.all_reduce(summed)
+    return summed
+
+
+def take_firsts(tensors: Iterable[Tensor]) -> None:
+    """Give tensors the values that they have on rank 0, in place; shapes and strides agree already."""
+    if several():
+        for each in tensors:
+            distributed.broadcast(each, src=0)
+
+
+def most(value: int, device: torch.device) -> int:
+    """The largest over ranks."""
+    if not several():
+        return value
+    largest = torch.tensor(value, device=device)
+    distributed.all_reduce(largest, op=distributed.ReduceOp.MAX)
+    return int(largest)
+
+
+def everyones(value: T) -> list[T]:
+    """What each rank holds, in the order of ranks."""
+    if not several():
+        return [value]
+    gathered: list[Any] = [None] * size()
+    distributed.all_gather_object(gathered, value)
+    return gathered
+
+
+def firsts(value: T) -> T:
+    """What rank 0 holds."""
+    if not several():
+        return value
+    box: list[Any] = [value]
+    distributed.broadcast_object_list(box, src=0)
+    result: T = box[0]
+    return result

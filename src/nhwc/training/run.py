@@ -1,0 +1,54 @@
+"""A training run from its settings to its report."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable, Sequence
+from contextlib import ExitStack
+
+from torch import nn
+
+from nhwc import distributed, kernels
+from nhwc.errors import TrainingError
+from nhwc.training import ranks
+from nhwc.training.context import Context, device_of, require_agreement
+from nhwc.training.loop import Training
+from nhwc.training.preparation import prepare
+from nhwc.training.randomness import seed_everything
+from nhwc.training.records import Sink
+from nhwc.training.result import TrainReport
+from nhwc.training.settings import TrainSettings
+from nhwc.training.sources import open_sources
+from nhwc.training.stopping import listening
+
+
+def run(
+    model: nn.Module | Callable[[int], nn.Module], settings: TrainSettings, sinks: Sequence[Sink] = ()
+) -> TrainReport:
+    """Train ``model`` as ``settings`` say, in this process or, under torchrun, as one of several.
+
+    sinks: take what the run tells, on rank 0. Raises KeyboardInterrupt where the run was asked to stop, after its
+    checkpoint is written; NhwcError, in one sentence, where it cannot start or go on.
+    """
+    with ExitStack() as around:
+        around.enter_context(warnings.catch_warnings())
+        warnings.filterwarnings("ignore", "cannot be read and is skipped")  # the run's log says it
+        world = around.enter_context(distributed.joined(settings.device))
+        require_agreement(world)
+        stop = around.enter_context(listening())
+        context = Context(settings, device_of(settings, world), world, stop)
+        seed_everything(settings.seed)  # every rank builds the same model
+        sources = open_sources(settings)
+        prepared = prepare(model, sources.classes, context)
+        if prepared.kernels:
+            around.enter_context(kernels.use())
+        try:
+            return Training(prepared, sources, context).run(sinks)
+        except RuntimeError as error:
+            if not ranks.is_lost(error):
+                raise
+            first = str(error).partition("\n")[0]
+            raise TrainingError(
+                f"rank {world.rank} lost another process of the run ({first}); the message of that one says why, and "
+                "resume goes on from the last checkpoint"
+            ) from error

@@ -1,0 +1,140 @@
+"""What a training run is asked to do, checked as soon as it is written down."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, fields
+from pathlib import Path
+from typing import Any
+
+from nhwc.errors import TrainingError
+
+IMAGENET_MEAN = (0.485, 0.456, 0.406)
+IMAGENET_STD = (0.229, 0.224, 0.225)
+
+#: What each setting that is a word may be.
+WORDS: dict[str, tuple[str, ...]] = {
+    "channels_last": ("auto", "true", "false"),
+    "amp": ("bf16", "fp16"),
+    "optimizer": ("sgd", "adamw"),
+    "schedule": ("cosine", "step", "constant"),
+}
+#: Settings that must be at least this much.
+_AT_LEAST: dict[str, float] = {
+    **dict.fromkeys("epochs batch accumulate size decay_every max_steps samples print_every save_every".split(), 1),
+    **dict.fromkeys("workers seed warmup_epochs momentum weight_decay lr".split(), 0),
+    "classes": 2,
+}
+
+
+@dataclass(frozen=True)
+class TrainSettings:
+    """Settings of one run of ``nhwc.train``. Raises TrainingError, naming the setting, for what makes no sense.
+
+    data: a folder of class folders, or one that holds train/ and val/; a .npz file of uint8 images; or "synthetic".
+    folder: where checkpoints and the log go; None keeps nothing.
+    batch: images per process and step; accumulate: batches of that size per optimizer step.
+    size: pixels of a side that images are cropped to; None: what the arrays have, or 224.
+    samples, classes: of synthetic data.
+    evaluate: a folder or .npz to evaluate on, where DATA has none of its own; augment: random crops and flips.
+    mean, std: per channel, of images scaled to 0 to 1; None: ImageNet's for three channels, else 0.5.
+    max_steps: end after so many optimizer steps, epochs notwithstanding.
+    channels_last: "true", "false" (contiguous from the loader on) or "auto" (true where the model has convolutions).
+    kernels: nhwc's kernels on; None: in channels last, unless compiled. compile: torch.compile.
+    amp: "bf16" or "fp16" (with loss scaling).
+    lr: of the schedule's top; warmup_epochs: it rises linearly to there first. decay_every: epochs between two steps
+    of the schedule "step", each by the factor decay.
+    ema: the share of the average that stays at each step, such as 0.999; the average is then what is evaluated.
+    save_every: optimizer steps between checkpoints, besides the one after each epoch. print_every: between log lines.
+    resume: go on from the last checkpoint in ``folder``, or from this file; without one in the folder, start.
+    evaluate_only: no training: evaluate what ``resume`` names.
+    tensorboard: None: where it is installed. fsdp: shard parameters instead of copying them. sync_batch_norm: batch
+    statistics over all processes.
+    """
+
+    data: str
+    folder: Path | None = None
+    epochs: int = 90
+    batch: int = 32
+    accumulate: int = 1
+    workers: int = 0
+    size: int | None = None
+    samples: int = 1280
+    classes: int = 1000
+    evaluate: str | None = None
+    augment: bool = True
+    mean: tuple[float, ...] | None = None
+    std: tuple[float, ...] | None = None
+    max_steps: int | None = None
+    channels_last: str = "auto"
+    kernels: bool | None = None
+    compile: bool = False
+    amp: str | None = None
+    optimizer: str = "sgd"
+    lr: float = 0.1
+    momentum: float = 0.9
+    weight_decay: float = 1e-4
+    schedule: str = "cosine"
+    warmup_epochs: float = 0.0
+    decay_every: int = 30
+    decay: float = 0.1
+    label_smoothing: float = 0.0
+    ema: float | None = None
+    seed: int = 0
+    device: str = "cpu"
+    save_every: int | None = None
+    print_every: int = 10
+    resume: bool | Path = False
+    evaluate_only: bool = False
+    tensorboard: bool | None = None
+    fsdp: bool = False
+    sync_batch_norm: bool = False
+
+    def __post_init__(self) -> None:
+        for name in ("folder", "resume"):  # a path may come as text
+            if isinstance(getattr(self, name), str):
+                object.__setattr__(self, name, Path(getattr(self, name)))
+        for name, words in WORDS.items():
+            self._require_word(name, words)
+        for name, least in _AT_LEAST.items():
+            value = getattr(self, name)
+            if value is not None and not (isinstance(value, int | float) and value >= least):
+                raise TrainingError(f"{name} is {value!r}; it must be a number of at least {least}")
+        self._require_shares()
+        self._require_together()
+
+    def _require_word(self, name: str, words: Sequence[str]) -> None:
+        value = getattr(self, name)
+        optional = next(field.default for field in fields(self) if field.name == name) is None
+        if not (value in words or (value is None and optional)):
+            raise TrainingError(f"{name} {value!r} is unknown; use {', '.join(words[:-1])} or {words[-1]}")
+
+    def _require_shares(self) -> None:
+        for name, low, high in (("label_smoothing", 0, 1), ("ema", 0, 1), ("decay", 0, 1)):
+            value = getattr(self, name)
+            if value is not None and not low <= value < high:
+                raise TrainingError(f"{name} is {value}; it must be at least {low} and less than {high}")
+        for name in ("mean", "std"):
+            values = getattr(self, name)
+            if values is not None and (not values or (name == "std" and min(values) <= 0)):
+                raise TrainingError(f"{name} is {values}; give a number per channel{', above 0' * (name == 'std')}")
+
+    def _require_together(self) -> None:
+        if self.kernels and self.compile:
+            raise TrainingError("nhwc's kernels step aside under torch.compile; leave out kernels or compile")
+        if self.kernels and self.channels_last == "false":
+            raise TrainingError("nhwc's kernels serve channels last alone; leave out kernels, or channels_last 'false'")
+        if self.warmup_epochs > self.epochs:
+            raise TrainingError(f"warmup_epochs is {self.warmup_epochs}, more than epochs, {self.epochs}")
+        if self.folder is None and (self.resume is True or self.save_every is not None):
+            raise TrainingError("resume and save_every need a folder with checkpoints; name one as folder")
+        if self.evaluate_only and not self.resume:
+            raise TrainingError("evaluate_only needs a checkpoint to evaluate; name it as resume")
+
+    def as_plain(self) -> dict[str, Any]:
+        """Numbers, words and lists only, for checkpoints and logs."""
+        plain = asdict(self)
+        return {
+            key: str(value) if isinstance(value, Path) else list(value) if isinstance(value, tuple) else value
+            for key, value in plain.items()
+        }

@@ -1,0 +1,154 @@
+"""What a run learns from and is judged on: the datasets that the settings name, and the loaders over them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from torch.utils.data import Subset
+
+from nhwc import data
+from nhwc.errors import DataError, TrainingError
+from nhwc.training.context import Context
+from nhwc.training.settings import IMAGENET_MEAN, IMAGENET_STD, TrainSettings
+
+SYNTHETIC = "synthetic"
+_TRAINING, _EVALUATION = ("train",), ("val", "valid", "validation", "test")
+_USUAL_SIZE = 224
+
+
+@dataclass(frozen=True)
+class Sources:
+    """training, evaluation: map-style datasets of (image, class number); evaluation is None where there is none.
+
+    names: of the classes, in the order of their numbers. channels, size: of one image, (channels, size, size).
+    """
+
+    training: Any
+    evaluation: Any
+    names: tuple[str, ...]
+    channels: int
+    size: int
+
+    @property
+    def classes(self) -> int:
+        return len(self.names)
+
+    @property
+    def shape(self) -> tuple[int, int, int]:
+        """Of one image."""
+        return self.channels, self.size, self.size
+
+    def statistics(self, settings: TrainSettings) -> tuple[tuple[float, ...], tuple[float, ...]]:
+        """Mean and standard deviation per channel. Raises TrainingError where the settings give other channels."""
+        usual = self.channels == len(IMAGENET_MEAN)
+        mean = settings.mean or (IMAGENET_MEAN if usual else (0.5,) * self.channels)
+        std = settings.std or (IMAGENET_STD if usual else (0.5,) * self.channels)
+        for name, values in (("mean", mean), ("std", std)):
+            if len(values) != self.channels:
+                raise TrainingError(f"{name} has {len(values)} numbers, but the images have {self.channels} channels")
+        return mean, std
+
+
+def open_sources(settings: TrainSettings) -> Sources:
+    """Open what ``settings.data`` and ``settings.evaluate`` name. Raises TrainingError, or the data's own error."""
+    if settings.data == SYNTHETIC:
+        return _synthetic(settings)
+    path = Path(settings.data)
+    if path.suffix == ".npz":
+        return _arrays(path, settings)
+    if path.is_dir():
+        return _folders(path, settings)
+    raise TrainingError(f"data {settings.data!r} is neither a folder, a .npz file, nor {SYNTHETIC!r}")
+
+
+def _synthetic(settings: TrainSettings) -> Sources:
+    size = settings.size or _USUAL_SIZE
+    count, classes = settings.samples, settings.classes
+    further = max(count // 10, 1)
+    whole = data.Synthetic(count + further, (3, size, size), classes, settings.seed)
+    training, evaluation = Subset(whole, range(count)), Subset(whole, range(count, count + further))
+    return Sources(training, evaluation, tuple(whole.classes), 3, size)
+
+
+def _folders(path: Path, settings: TrainSettings) -> Sources:
+    size = settings.size or _USUAL_SIZE
+    inside = _first_folder(path, _TRAINING)
+    beside = None if inside is None else _first_folder(path, _EVALUATION)
+    judged = Path(settings.evaluate) if settings.evaluate is not None else beside
+    transform = data.train_transform(size) if settings.augment else data.eval_transform(size)
+    training = data.ImageFolder(inside or path, transform)
+    evaluation = None if judged is None else data.ImageFolder(judged, data.eval_transform(size))
+    if evaluation is not None:
+        unknown = sorted(set(evaluation.classes) - set(training.classes))
+        if unknown or evaluation.class_to_idx != {name: training.class_to_idx[name] for name in evaluation.classes}:
+            raise TrainingError(
+                f"{judged} has other classes than the training data ({', '.join(unknown) or 'some are missing'}); "
+                "both need the same class folders"
+            )
+    return Sources(training, evaluation, tuple(training.classes), 3, size)
+
+
+def _first_folder(path: Path, names: tuple[str, ...]) -> Path | None:
+    return next((path / name for name in names if (path / name).is_dir()), None)
+
+
+def _arrays(path: Path, settings: TrainSettings) -> Sources:
+    training = data.Arrays(path, "train")
+    channels, height, width = training[0][0].shape
+    if settings.size is None and height != width:
+        raise TrainingError(f"the images in {path} are {height} x {width}; give the size of a square to crop them to")
+    size = settings.size or height
+    asked = None if (height, width) == (size, size) else data.eval_transform(size)  # arrays of that size are whole
+    training.transform = data.train_transform(size) if settings.augment else asked
+    evaluation = _evaluation_arrays(path, settings, asked)
+    known = len(training.classes)
+    if evaluation is not None and int(evaluation.labels.max()) >= known:
+        raise TrainingError(
+            f"labels to evaluate on go up to {int(evaluation.labels.max())}, those to train on only to {known - 1}"
+        )
+    return Sources(training, evaluation, tuple(training.classes), channels, size)
+
+
+def _evaluation_arrays(path: Path, settings: TrainSettings, transform: Any) -> Any:
+    if settings.evaluate is not None:
+        return data.Arrays(settings.evaluate, "test", transform)
+    for split in ("val", "test"):
+        try:
+            return data.Arrays(path, split, transform)
+        except DataError:
+            continue
+    return None
+
+
+def loader(sources: Sources, context: Context, *, training: bool) -> data.Loader:
+    """This rank's batches of the data to train on, or of that to evaluate on.
+
+    Training batches are all of one size: the rest of an epoch is left out, unreadable pictures are replaced. Evaluation
+    sees every readable picture once. Raises TrainingError where there are too few images.
+    """
+    settings, size = context.settings, context.world.size
+    dataset = sources.training if training else sources.evaluation
+    if training and len(dataset) < settings.batch * size:
+        raise TrainingError(
+            f"{settings.data} has {len(dataset)} images, fewer than one batch of {settings.batch * size}; "
+            f"give batch {max(len(dataset) // size, 1)} or less"
+        )
+    if len(dataset) < size:
+        raise TrainingError(f"{len(dataset)} images to evaluate on are fewer than the {size} processes; give more")
+    mean, std = sources.statistics(settings)
+    return data.Loader(
+        dataset,
+        settings.batch,
+        shuffle=training,
+        seed=settings.seed,
+        workers=settings.workers,
+        drop_last=training,
+        rank=context.world.rank,
+        world_size=size,
+        device=context.device,
+        mean=mean,
+        std=std,
+        unreadable="replace" if training else "drop",
+    )

@@ -1,0 +1,161 @@
+"""A run that was stopped goes on as if it had not been."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from training.runs import Kept, resumed, settings, train
+
+from nhwc.errors import CheckpointError
+
+pytestmark = pytest.mark.usefixtures("few_threads")
+
+KINDS: dict[str, dict[str, Any]] = {
+    "plain": {},
+    "contiguous": {"channels_last": "false"},
+    "accumulated": {"accumulate": 3, "batch": 4, "samples": 40, "ema": 0.9},
+    "bf16": {"amp": "bf16", "label_smoothing": 0.1, "warmup_epochs": 1},
+    "fp16": {"amp": "fp16", "optimizer": "adamw", "lr": 0.01},
+    "adamw": {"optimizer": "adamw", "schedule": "step", "decay_every": 1, "print_every": 3},
+}
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_run_stopped_anywhere_repeats_the_unbroken_one_bit_for_bit(kind: str, tmp_path: Path) -> None:
+    whole = train(settings(**KINDS[kind]))
+    assert len(whole.evaluations) == 3
+    for stop_at in (1, 4, 6, 11) if kind == "plain" else (5, 8):
+        again = resumed(tmp_path / str(stop_at), stop_at, settings, **KINDS[kind])
+        assert again.losses() == whole.losses(), stop_at
+        assert again.judged() == whole.judged(), stop_at
+
+
+def test_a_run_stopped_twice_and_while_it_is_evaluated(tmp_path: Path) -> None:
+    whole = train(settings())
+    first = train(settings(folder=tmp_path), stop_at=2)
+    second = train(settings(folder=tmp_path, resume=True), stop_at=2)
+    third = train(settings(folder=tmp_path, resume=True))
+    kept = Kept(steps=first.steps + second.steps + third.steps)
+    assert kept.losses() == whole.losses()
+    assert second.notes[-1] == f"stopped in epoch 0 after step 4; go on from {tmp_path} with resume"
+    assert third.judged() == whole.judged()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_run_stopped_at_every_step(kind: str, tmp_path: Path) -> None:
+    whole = train(settings(**KINDS[kind]))
+    for stop_at in range(1, whole.evaluations[-1].update):
+        again = resumed(tmp_path / str(stop_at), stop_at, settings, **KINDS[kind])
+        assert (again.losses(), again.judged()) == (whole.losses(), whole.judged()), stop_at
+
+
+@pytest.mark.slow
+def test_workers_change_nothing(tmp_path: Path, textures: Path) -> None:
+    asked = {"data": str(textures), "size": 16, "batch": 16}
+    whole = train(settings(**asked))
+    again = resumed(tmp_path, 5, settings, workers=2, **asked)
+    assert again.losses() == whole.losses()
+    assert again.judged() == whole.judged()
+
+
+def test_a_folder_of_pictures(tmp_path: Path, textures: Path) -> None:
+    asked = {"data": str(textures), "size": 16, "batch": 16, "epochs": 2}
+    whole = train(settings(**asked))
+    assert resumed(tmp_path, 7, settings, **asked).losses() == whole.losses()
+
+
+def test_checkpoints_between_epochs(tmp_path: Path) -> None:
+    train(settings(folder=tmp_path, save_every=3, max_steps=11))
+    last = torch.load(tmp_path / "last.pt", weights_only=True)
+    previous = torch.load(tmp_path / "previous.pt", weights_only=True)
+    assert (last["place"]["update"], previous["place"]["update"]) == (11, 9)
+
+
+def test_weights_keep_their_format_in_the_file(tmp_path: Path) -> None:
+    train(settings(folder=tmp_path, max_steps=1))
+    weights = torch.load(tmp_path / "last.pt", weights_only=True)["training"]["model"]
+    assert weights["4.weight"].stride() == (54, 1, 18, 6)
+
+
+def test_more_epochs_go_on_from_the_end(tmp_path: Path) -> None:
+    train(settings(folder=tmp_path, epochs=1))
+    more = train(settings(folder=tmp_path, epochs=2, resume=True))
+    assert [each.update for each in more.steps] == [5, 6, 7, 8]
+
+
+def test_the_end_of_a_run_has_nothing_to_resume(tmp_path: Path) -> None:
+    train(settings(folder=tmp_path, epochs=1))
+    assert train(settings(folder=tmp_path, epochs=1, resume=True)).steps == []
+
+
+def test_resume_without_a_checkpoint_begins(tmp_path: Path) -> None:
+    assert train(settings(folder=tmp_path, resume=True)).losses() == train(settings()).losses()
+
+
+def test_from_a_file_into_another_folder(tmp_path: Path) -> None:
+    whole = train(settings())
+    train(settings(folder=tmp_path / "a"), stop_at=6)
+    second = train(settings(folder=tmp_path / "b", resume=tmp_path / "a" / "last.pt"))
+    assert second.losses() == {step: found for step, found in whole.losses().items() if step > 6}
+    assert (tmp_path / "b" / "last.pt").exists()
+
+
+def test_a_damaged_checkpoint_gives_way_to_the_one_before(tmp_path: Path) -> None:
+    whole = train(settings())
+    train(settings(folder=tmp_path, save_every=2), stop_at=7)
+    (tmp_path / "last.pt").write_bytes((tmp_path / "last.pt").read_bytes()[:-100])
+    again = train(settings(folder=tmp_path, resume=True))
+    assert f"going on from {tmp_path / 'previous.pt'}" in again.notes[0]
+    assert again.losses() == {step: found for step, found in whole.losses().items() if step > 6}
+
+
+def test_averaging_can_begin_at_a_checkpoint(tmp_path: Path) -> None:
+    train(settings(folder=tmp_path, epochs=1))
+    assert train(settings(folder=tmp_path, ema=0.9, epochs=2, resume=True)).evaluations[0].averaged
+
+
+@pytest.mark.parametrize(
+    ("changes", "sentence"),
+    [
+        ({}, "holds the checkpoints of an earlier run; go on from them with resume, or name another folder"),
+        ({"resume": True, "seed": 1}, "middle of epoch 0 of a run with seed 0, now 1; go on with the same data"),
+        ({"resume": True, "batch": 16}, "images per step 8, now 16"),
+        ({"resume": True, "samples": 64}, "images 32, now 64"),
+        ({"resume": True, "classes": 5}, "not of this model and optimizer: .*8.weight"),
+        ({"resume": True, "optimizer": "adamw"}, "not of this model and optimizer"),
+        ({"resume": "gone.pt"}, "there is no checkpoint gone.pt"),
+    ],
+    ids=lambda value: str(value) if isinstance(value, dict) else "",
+)
+def test_what_cannot_be_resumed(changes: dict[str, Any], sentence: str, tmp_path: Path) -> None:
+    train(settings(folder=tmp_path), stop_at=2)
+    before = (tmp_path / "last.pt").read_bytes()
+    if isinstance(changes.get("resume"), str):
+        changes = {"resume": Path(changes["resume"]), "folder": tmp_path / "new"}
+    with pytest.raises(CheckpointError, match=sentence):
+        train(settings(**{"folder": tmp_path, **changes}))
+    assert (tmp_path / "last.pt").read_bytes() == before
+
+
+def test_torchrun_restarts_its_own_run_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    whole = train(settings())
+    monkeypatch.setenv("TORCHELASTIC_RUN_ID", "a job")
+    train(settings(folder=tmp_path), stop_at=5)
+    monkeypatch.setenv("TORCHELASTIC_RESTART_COUNT", "1")
+    again = train(settings(folder=tmp_path), stop_at=2)
+    assert again.losses() == {step: whole.losses()[step] for step in (6, 7)}
+    monkeypatch.setenv("TORCHELASTIC_RUN_ID", "another job")
+    with pytest.raises(CheckpointError, match="holds the checkpoints of an earlier run"):
+        train(settings(folder=tmp_path))
+
+
+def test_evaluation_alone(tmp_path: Path) -> None:
+    whole = train(settings(folder=tmp_path, epochs=1))
+    before = (tmp_path / "last.pt").read_bytes()
+    alone = train(settings(folder=tmp_path, resume=True, evaluate_only=True))
+    assert [(each.loss, each.top1) for each in alone.evaluations] == list(whole.judged().values())
+    assert (alone.steps, (tmp_path / "last.pt").read_bytes()) == ([], before)

@@ -1,0 +1,82 @@
+"""Settings that make no sense are refused when they are written down; schedules are functions of the step."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from nhwc import TrainSettings
+from nhwc.errors import TrainingError
+from nhwc.training.schedules import learning_rate
+
+
+@pytest.mark.parametrize(
+    ("changes", "sentence"),
+    [
+        ({"amp": "fp8"}, "amp 'fp8' is unknown; use bf16 or fp16"),
+        ({"channels_last": "yes"}, "channels_last 'yes' is unknown; use auto, true or false"),
+        ({"channels_last": None}, "channels_last None is unknown"),
+        ({"optimizer": "lamb"}, "optimizer 'lamb' is unknown; use sgd or adamw"),
+        ({"schedule": "linear"}, "schedule 'linear' is unknown"),
+        ({"epochs": 0}, "epochs is 0; it must be a number of at least 1"),
+        ({"batch": 0}, "batch is 0"),
+        ({"workers": -1}, "workers is -1; it must be a number of at least 0"),
+        ({"epochs": "3"}, "epochs is '3'; it must be a number"),
+        ({"lr": float("nan")}, "lr is nan"),
+        ({"save_every": 0, "folder": Path("run")}, "save_every is 0"),
+        ({"label_smoothing": 1.0}, "label_smoothing is 1.0; it must be at least 0 and less than 1"),
+        ({"ema": 1.0}, "ema is 1.0"),
+        ({"std": (0.1, 0.0, 0.1)}, "give a number per channel, above 0"),
+        ({"mean": ()}, "give a number per channel"),
+        ({"kernels": True, "compile": True}, "kernels step aside under torch.compile"),
+        ({"kernels": True, "channels_last": "false"}, "kernels serve channels last alone"),
+        ({"warmup_epochs": 91}, "warmup_epochs is 91, more than epochs, 90"),
+        ({"resume": True}, "resume and save_every need a folder"),
+        ({"save_every": 5}, "resume and save_every need a folder"),
+        ({"evaluate_only": True}, "evaluate_only needs a checkpoint"),
+    ],
+    ids=lambda value: str(value) if isinstance(value, dict) else "",
+)
+def test_settings_that_make_no_sense(changes: dict[str, Any], sentence: str) -> None:
+    with pytest.raises(TrainingError, match=sentence):
+        TrainSettings("synthetic", **changes)
+
+
+def test_settings_are_plain_for_checkpoints_and_logs() -> None:
+    plain = TrainSettings("synthetic", folder=Path("run"), mean=(0.5,), std=(0.5,)).as_plain()
+    assert (plain["folder"], plain["mean"], plain["amp"]) == ("run", [0.5], None)
+    assert json.loads(json.dumps(plain)) == plain
+
+
+def rates(**changes: Any) -> list[float]:
+    asked = TrainSettings("synthetic", lr=1.0, epochs=4, **changes)
+    return [learning_rate(asked, step, 5) for step in range(20)]
+
+
+def test_cosine_falls_from_the_top_to_almost_nothing() -> None:
+    found = rates()
+    assert found[0] == 1.0
+    assert found[10] == pytest.approx(0.5)
+    assert found == sorted(found, reverse=True)
+    assert 0 < found[19] < 0.01
+    assert learning_rate(TrainSettings("synthetic", epochs=4), 25, 5) == 0.0
+
+
+def test_steps_count_epochs() -> None:
+    found = rates(schedule="step", decay_every=2, decay=0.5)
+    assert found == [1.0] * 10 + [0.5] * 10
+
+
+def test_warm_up_rises_in_equal_steps_to_the_top() -> None:
+    for schedule in ("cosine", "constant", "step"):
+        found = rates(schedule=schedule, warmup_epochs=1)
+        assert found[:6] == pytest.approx([step / 6 for step in range(1, 7)])
+    assert rates(schedule="constant", warmup_epochs=0.5)[2:] == [1.0] * 18
+
+
+def test_warm_up_alone() -> None:
+    found = rates(warmup_epochs=4)
+    assert found == pytest.approx([step / 21 for step in range(1, 21)])
