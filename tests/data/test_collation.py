@@ -189,3 +189,13 @@ def test_it_serves_any_data_loader() -> None:
             assert torch.equal(images[:, 0, 0, 0].long(), labels)
             seen += labels.tolist()
         assert seen == list(range(10))
+
+
+def test_a_worker_puts_its_batch_together_where_the_parent_can_map_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    pictures = [noise(3, 4, 5, dtype=torch.float32) for _ in range(2)]
+    assert not collate(pictures).is_shared()
+    monkeypatch.setattr("nhwc.data.shared.get_worker_info", lambda: "a worker")
+    batch = collate(pictures)
+    assert batch.is_shared()
+    assert torch.equal(batch, torch.stack(pictures))
+    assert is_canonical(batch)

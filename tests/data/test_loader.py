@@ -58,6 +58,11 @@ def test_batches_do_not_depend_on_workers_nor_on_the_callers_numbers() -> None:
     assert same(shown(2, 7, epoch=1), shown(0, 7, epoch=1))
 
 
+def test_every_sample_draws_its_own_numbers() -> None:
+    drawn = [tuple(image[:, 0, 0].tolist()) for images, _labels in batches(Loader(Numbered(), 4)) for image in images]
+    assert len(set(drawn)) == len(drawn) == 22
+
+
 @pytest.mark.parametrize("workers", [0, 2])
 def test_the_callers_random_state_stays_as_it_is(workers: int) -> None:
     before = torch.get_rng_state(), random.getstate(), np.random.get_state()[1].tolist()

@@ -59,6 +59,12 @@ def test_color_only_where_it_is_asked_for() -> None:
     assert "\x1b" not in render_text(sample.shufflenet())
 
 
+def test_a_notebook_gets_the_same_text(monkeypatch: pytest.MonkeyPatch) -> None:
+    plain = render_text(sample.shufflenet())
+    monkeypatch.setattr("rich.console._is_jupyter", lambda: True)
+    assert render_text(sample.shufflenet()) == plain
+
+
 def test_kernels_that_were_on_are_named_and_where_they_step_aside() -> None:
     report = sample.shufflenet()
     assert "Kernels" not in render_text(report, width=120)

@@ -110,9 +110,8 @@ def resized(picture: torch.Tensor, size: tuple[int, int]) -> torch.Tensor:
     rows = picture.permute(1, 2, 0).contiguous()  # torch resizes a window with gaps into a contiguous picture
     if tuple(picture.shape[1:]) == size:
         return rows.permute(2, 0, 1)
-    batch = rows[None].permute(
-        0, 3, 1, 2
-    )  # canonical strides: without them the answer is contiguous, or slower to come
+    # canonical strides, without which the answer is contiguous and takes longer
+    batch = rows[None].permute(0, 3, 1, 2)
     made = functional.interpolate(batch, size, mode="bilinear", antialias=True)[0]
     return made.permute(1, 2, 0).contiguous().permute(2, 0, 1)
 

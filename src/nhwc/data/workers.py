@@ -35,6 +35,7 @@ class InWorkers:
     def __init__(self, fetcher: Fetcher, pin: bool, workers: int, prefetch: int) -> None:
         self._requests = _Requests()
         self._closed = False
+        own = torch.Generator("cpu").manual_seed(0)  # so that the seed for the workers is not drawn from the caller's
         self._loader: DataLoader[Fetched] = DataLoader(
             fetcher,
             batch_size=None,
@@ -44,9 +45,7 @@ class InWorkers:
             collate_fn=_as_it_is,  # without a batch size it gets what the data set returns
             pin_memory=pin,
             persistent_workers=True,
-            generator=torch.Generator("cpu").manual_seed(
-                0
-            ),  # its own, so that the caller's draws nothing for the workers
+            generator=own,
         )
 
     def fetch(self, requests: Iterable[Request]) -> Iterator[Fetched]:

@@ -11,7 +11,7 @@ from nhwc.operators import Truth
 
 _FACTOR = 8.0  # how many times the contiguous error channels last may have, as in verify: sums run in another order
 _FLOOR = 64.0  # roundings of the dtype that are always allowed
-_FLOOR_OF_DOUBLE = 65536.0  # the same for float64: contiguous is its own truth there, and shows no error to compare with
+_FLOOR_OF_DOUBLE = 65536.0  # for float64, where contiguous is its own truth and shows no error
 _MOST = 0.1  # and the largest share of the value that these may come to
 _LEAST_SCALE = 0.1  # inputs are about 1: what should be 0 is not judged by the rounding errors that it consists of
 

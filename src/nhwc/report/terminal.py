@@ -67,6 +67,7 @@ def as_string(show: Callable[[Console], None], width: int, color: bool) -> str:
         file=output,
         width=width,
         force_terminal=color,
+        force_jupyter=False,  # in a notebook rich would show every line on its own and write none to the file
         color_system="standard" if color else None,
         legacy_windows=False,
         _environ={},

@@ -138,8 +138,8 @@ def check_torchs_own_verbs_on_a_sharded_model(here: World) -> None:
     same(full_state_dict(model)["model"], other)
     for assign in (False, True):
         kept = {name: value.clone() for name, value in model.state_dict().items()}
-        # Assigned values are the parameters from then on.
-        model.load_state_dict({name: value.clone() for name, value in kept.items()}, assign=assign)
+        # Assigned values are the parameters from then on; a file may hold them in contiguous format.
+        model.load_state_dict({name: value.clone().contiguous() for name, value in kept.items()}, assign=assign)
         same(full_state_dict(model)["model"], other)
         train(model, share(batch(), here), sgd(model), steps=1)
         model.load_state_dict(kept)

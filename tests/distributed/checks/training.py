@@ -135,7 +135,10 @@ def check_no_warning_about_strides_whoever_made_the_model(here: World) -> None:
         (nhwc.convert(network()), seen[0]),
         (nhwc.convert(network()), seen[0].contiguous()),
         (network().to(**last), seen[0]),
-        (nn.Sequential(nn.Conv2d(3, 3, 3, groups=3), nn.Conv2d(3, 4, 1)).double(), seen[0]),
+        (
+            nn.Sequential(nn.Conv2d(8, 8, 3, padding=1, groups=8), nn.Conv2d(8, 4, 1)),
+            torch.randn(2, 8, 6, 6).to(**last),
+        ),
         (lone.to(**last), torch.randn(2, 8, 6, 6, dtype=torch.float64).to(**last)),
         (nhwc.convert(volumes()), share(batch(8, 2, 5, 6, 7), here)[0]),
     ):
