@@ -141,6 +141,24 @@ def test_what_cannot_be_resumed(changes: dict[str, Any], sentence: str, tmp_path
     assert (tmp_path / "last.pt").read_bytes() == before
 
 
+def test_from_a_file_leaves_another_runs_folder_alone(tmp_path: Path) -> None:
+    train(settings(folder=tmp_path / "a"), stop_at=6)
+    train(settings(folder=tmp_path / "b"), stop_at=3)
+    files = {path: path.read_bytes() for path in (tmp_path / "b").iterdir()}
+    with pytest.raises(CheckpointError, match="b holds the checkpoints of an earlier run"):
+        train(settings(folder=tmp_path / "b", resume=tmp_path / "a" / "last.pt"))
+    judged = train(settings(folder=tmp_path / "b", resume=tmp_path / "a" / "last.pt", evaluate_only=True))
+    assert [each.update for each in judged.evaluations] == [6]
+    assert {path: path.read_bytes() for path in (tmp_path / "b").iterdir()} == files
+
+
+def test_an_earlier_checkpoint_of_the_folder_takes_the_run_back(tmp_path: Path) -> None:
+    whole = train(settings())
+    train(settings(folder=tmp_path))
+    again = train(settings(folder=tmp_path, resume=tmp_path / "previous.pt"))
+    assert again.losses() == {step: found for step, found in whole.losses().items() if step > 8}
+
+
 def test_torchrun_restarts_its_own_run_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     whole = train(settings())
     monkeypatch.setenv("TORCHELASTIC_RUN_ID", "a job")

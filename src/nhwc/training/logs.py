@@ -161,7 +161,12 @@ def installed() -> bool:
 
 
 def open_sinks(settings: TrainSettings, update: int) -> list[Sink]:
-    """The logs in the run's folder, for a run that goes on from step ``update``. Raises TrainingError."""
+    """The logs in the run's folder, for a run that goes on from step ``update``; an evaluation alone writes none.
+
+    Raises TrainingError.
+    """
+    if settings.evaluate_only:
+        return []
     if settings.folder is None:
         if settings.tensorboard:
             raise TrainingError("tensorboard needs a folder to write to; name one as folder")

@@ -96,15 +96,17 @@ class Memory:
 
     def _look(self) -> tuple[dict[str, Any], str] | None:
         resume = self._settings.resume
-        if self.checkpoints is not None:
+        if self.checkpoints is not None and not self._settings.evaluate_only:
             self.checkpoints.prepare()
-        if self.checkpoints is not None and self.checkpoints.exist() and (resume is True or _restarts() > 0):
+        there = self.checkpoints is not None and self.checkpoints.exist()
+        if there and self.checkpoints is not None and (resume is True or _restarts() > 0):
             state, path, said = self.checkpoints.load()
             if resume is True or state["job"] == _job():
                 return state, said or f"going on from {path}"
-        if isinstance(resume, Path):
+        own = isinstance(resume, Path) and resume.resolve().parent == (self._settings.folder or Path()).resolve()
+        if isinstance(resume, Path) and (own or not there or self._settings.evaluate_only):
             return read(resume), f"going on from {resume}"
-        if self.checkpoints is not None and self.checkpoints.exist():
+        if there:
             raise CheckpointError(
                 f"{self._settings.folder} holds the checkpoints of an earlier run; go on from them with resume, or "
                 "name another folder"
