@@ -228,7 +228,7 @@ trained = nhwc.train(
 # The second is for models that are sharded, which torch refuses in channels last:
 
 # +
-from nhwc.distributed import data_parallel, joined
+from nhwc.distributed import data_parallel, fully_shard, joined
 
 with joined("cpu") as here:  # under torchrun: the process group; alone: nothing
     model = nhwc.convert(torchvision.models.resnet18(num_classes=4))
