@@ -7,7 +7,7 @@ STAMP := .venv/.installed-$(shell cat pyproject.toml constraints.txt $(NATIVE) |
 # Left out: what needs other runtimes or a GPU, and the process that one of them starts.
 BENCHMARKS := $(filter-out peers contenders gpu_check,$(patsubst benchmarks/%.py,%,$(shell grep -l __main__ benchmarks/*.py)))
 
-.PHONY: help demo test slow bench lint format check clean
+.PHONY: help demo test slow bench tutorial lint format check clean
 .DEFAULT_GOAL := help
 
 help: ## say what there is to type
@@ -30,6 +30,9 @@ slow: $(STAMP) ## the tests that the default run leaves out
 
 bench: $(STAMP) ## every benchmark, its result in benchmarks/results/; wants a machine to itself
 	for name in $(BENCHMARKS); do $(BIN)/python benchmarks/$$name.py -o benchmarks/results/$$name.json || exit 1; done
+
+tutorial: $(STAMP) ## the notebook and the script of docs/tutorial.md, with the outputs of a run
+	$(BIN)/python docs/build_tutorial.py
 
 lint: $(STAMP) ## format check, linter, strict types
 	$(BIN)/ruff format --check

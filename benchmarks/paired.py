@@ -48,6 +48,20 @@ def alternate(
     return samples
 
 
+def alternate_samples(runs: dict[str, Callable[[], float]], rounds: int, seed: int = 0) -> dict[str, list[float]]:
+    """Milliseconds that every run tells of itself, in every round; the order within a round is random. One warms up."""
+    order = list(runs)
+    shuffled = random.Random(seed)
+    samples: dict[str, list[float]] = {name: [] for name in order}
+    for round_number in range(rounds + 1):
+        shuffled.shuffle(order)
+        for name in order:
+            took = runs[name]()
+            if round_number:
+                samples[name].append(took)
+    return samples
+
+
 def interval(statistic: Callable[..., Any], *samples: list[float]) -> tuple[float, float, float]:
     """(estimate, low, high): a statistic of paired samples with its 95 % bootstrap interval."""
     arrays = tuple(np.asarray(sample) for sample in samples)
