@@ -1,5 +1,7 @@
 # Everything a contributor types. Each target makes its own environment in .venv first; with it there, that is a no-op.
 PYTHON ?= python3
+# Processes that the tests run in.
+JOBS ?= 2
 BIN := .venv/bin
 # Named by content, so that neither a fresh checkout nor a touched file installs again.
 NATIVE := $(sort setup.py $(wildcard src/nhwc/kernels/native/build.py src/nhwc/kernels/native/src/*))
@@ -23,7 +25,7 @@ demo: $(STAMP) ## audit, measure and verify real models on real photographs; pag
 	$(BIN)/python -m demo demo-out
 
 test: $(STAMP) ## the default tests, under twelve minutes on two cores
-	$(BIN)/python -m pytest
+	$(BIN)/python -m pytest -n $(JOBS) --dist loadfile
 
 slow: $(STAMP) ## the tests that the default run leaves out
 	$(BIN)/python -m pytest -m slow

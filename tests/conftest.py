@@ -10,6 +10,9 @@ import torch
 from hypothesis import settings
 from torch.utils._python_dispatch import _get_current_dispatch_mode_stack
 
+if "PYTEST_XDIST_WORKER" in os.environ:
+    torch.set_num_threads(1)  # the workers are as many as the cores; what needs two threads asks for them
+
 settings.register_profile("default", deadline=None, derandomize=bool(os.environ.get("CI")))
 settings.load_profile("default")
 

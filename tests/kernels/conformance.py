@@ -257,11 +257,12 @@ def attempt(call: Callable[[], Any]) -> tuple[list[torch.Tensor], Exception | No
 
 
 def check_threads(kernel: str, step: Callable[[], Sequence[torch.Tensor]]) -> None:
-    """``step`` answers the same to the bit on one thread."""
+    """``step`` answers the same to the bit on one thread and on two."""
     threads = torch.get_num_threads()
     with switched(kernel):
-        wanted = step()
         try:
+            torch.set_num_threads(2)
+            wanted = step()
             torch.set_num_threads(1)
             found = step()
         finally:
