@@ -27,8 +27,8 @@ from nhwc.api import train
 from nhwc.training import StepRecord, TrainSettings
 
 MODELS = ("resnet18", "resnet50", "mobilenet_v2", "squeezenet1_1", "shufflenet_v2_x1_0")
-BATCH, SIZE, WORKERS = 8, 224, 1
-WARMING, STEPS = 2, 5
+BATCH, SIZE, WORKERS = 8, 160, 1
+WARMING, STEPS = 2, 4
 EACH, FILE_SIZE = 24, (375, 500)  # photographs of each kind, and their size, which is the usual one of ImageNet
 CLAIM, MEAN_CLAIM = 1.0, 1.2
 PARTS = ("data", "forward", "backward", "optimizer")
