@@ -39,7 +39,7 @@ class EpochNumbers:
     def __init__(self, device: torch.device) -> None:
         self.sums = Sums(device)
         self.images, self.seconds = 0, 0.0
-        self._whole = torch.zeros_like(self.sums.values, device="cpu")
+        self._whole = torch.zeros_like(self.sums.values, dtype=torch.float64, device="cpu")
         self._times = {"since": 0.0, "whole": 0.0}
         self._counts = {"since": 0, "whole": 0}
 
