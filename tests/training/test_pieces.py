@@ -267,6 +267,16 @@ def test_an_evaluation_that_gives_no_number_ends_the_run_and_replaces_nothing(tm
     for name in ("last.pt", "best.pt"):
         assert torch.load(tmp_path / name, weights_only=True)["place"] == {"epoch": 1, "step": 0, "update": 4}
 
+    def always(classes: int) -> nn.Module:
+        model = Failing(classes)
+        model.evaluated = 2
+        return model
+
+    with pytest.raises(
+        TrainingError, match="the loss is nan: the checkpoint gives no numbers; evaluate an earlier one"
+    ):
+        train(settings(folder=tmp_path, resume=True, evaluate_only=True), always)
+
     def refuse(word: str) -> None:
         raise AssertionError(word)
 

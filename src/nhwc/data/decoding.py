@@ -68,7 +68,7 @@ def decode(source: str | Path | bytes, *, at_least: tuple[int, int] | None = Non
     except UnidentifiedImageError as error:
         raise UnreadableImageError(name, _not_a_picture(source)) from error
     except Exception as error:  # decoders raise whatever they like on damaged files
-        reason = " ".join(str(error).split()).replace(f" {name!r}", "").replace(name, "the file").rstrip(".")
+        reason = " ".join(str(error).split()).replace(f" {name!r}", "").replace(name, "the file").rstrip(".: ")
         raise UnreadableImageError(name, reason or type(error).__name__) from error
 
 

@@ -197,7 +197,7 @@ class Training:
         found = self._judge.judge(self._place, self._tell.advance)
         self._tell_skipped()
         if not math.isfinite(found.loss):
-            raise no_number(found.loss, self._place)
+            raise no_number(found.loss, self._place, self._settings.evaluate_only)
         self._evaluation = found
         self._tell.evaluation(self._evaluation)
         better = self._best is None or self._evaluation.top1 > self._best

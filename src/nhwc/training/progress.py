@@ -102,8 +102,12 @@ class EpochNumbers:
         self.sums.values.copy_(own)
 
 
-def no_number(loss: float, place: Place) -> TrainingError:
-    """The error for a loss that is nan or infinite."""
+def no_number(loss: float, place: Place, only_evaluated: bool = False) -> TrainingError:
+    """The error for a loss that is nan or infinite, of a run that learns or of one that evaluates a checkpoint."""
+    if only_evaluated:
+        return TrainingError(
+            f"the loss is {loss}: the checkpoint gives no numbers; evaluate an earlier one, or without amp"
+        )
     return TrainingError(
         f"the loss is {loss} at epoch {place.epoch}, step {place.step}; try a lower lr, a warm-up, or bf16 for fp16; "
         "the last checkpoint is from before"
