@@ -3,6 +3,22 @@
 from __future__ import annotations
 
 
+def printable(text: str) -> str:
+    r"""``text`` as one line in UTF-8: line breaks, and bytes of file names that are no UTF-8, are escaped.
+
+    >>> printable("a\nb\udcff")
+    'a\\nb\\xff'
+    """
+    return "".join(each if each.isprintable() else _escaped(each) for each in text)
+
+
+def _escaped(character: str) -> str:
+    code = ord(character)
+    if 0xDC80 <= code <= 0xDCFF:  # how Python keeps a byte of a file name that it cannot decode
+        return f"\\x{code - 0xDC00:02x}"
+    return character.encode("unicode_escape").decode("ascii")
+
+
 class NhwcError(Exception):
     """Root of all errors raised by nhwc."""
 
@@ -51,7 +67,7 @@ class UnreadableImageError(DataError):
     """A picture that cannot be read. name: which one; reason: what is wrong with it."""
 
     def __init__(self, name: str, reason: str) -> None:
-        super().__init__(f"cannot read the picture {name}: {reason}")
+        super().__init__(f"cannot read the picture {printable(name)}: {printable(reason)}")
         self.name = name
         self.reason = reason
 

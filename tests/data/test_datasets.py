@@ -221,3 +221,62 @@ def test_made_up_pictures_of_no_size_are_refused() -> None:
         Synthetic(4, (3, 0, 5))
     with pytest.raises(IndexError):
         Synthetic(4, (3, 2, 5))[4]
+
+
+def test_links_up_to_the_root_or_above_lead_nowhere(folder: Path) -> None:
+    before = ImageFolder(folder).samples
+    (folder / "cats" / "up").symlink_to("..")
+    (folder / "cats" / "more" / "further").symlink_to(folder.parent)
+    (folder / "all").symlink_to(".")
+    assert ImageFolder(folder).samples == before
+    through = folder.parent / "a link to it"
+    through.symlink_to(folder)
+    try:
+        assert len(ImageFolder(through)) == len(before)
+    finally:
+        through.unlink()
+
+
+@pytest.mark.timeout(20)
+def test_a_pipe_is_unreadable_and_not_waited_for(folder: Path) -> None:
+    os.mkfifo(folder / "cats" / "z.png")
+    pictures = ImageFolder(folder)
+    (found,) = [pictures[index] for index, (path, _label) in enumerate(pictures.samples) if path.endswith("z.png")]
+    assert found == Unreadable(str(folder / "cats" / "z.png"), "it is no regular file but a pipe, a socket or a device")
+
+
+def test_a_name_is_shown_on_one_line_that_can_be_printed(folder: Path) -> None:
+    for name in (b"inv\xff\xfe.png", b"new\nline.png"):
+        (folder / "cats" / os.fsdecode(name)).write_bytes(b"text")
+    found = [each for each in ImageFolder(folder) if isinstance(each, Unreadable)]
+    assert {os.fsencode(Path(each.name).name) for each in found} == {b"inv\xff\xfe.png", b"new\nline.png"}
+    shown = {str(each).partition("cats/")[2].partition(":")[0] for each in found}
+    assert shown == {"inv\\xff\\xfe.png", "new\\nline.png"}
+    assert "new\\nline.png" in str(nhwc.UnreadableImageError("new\nline.png", "it is empty"))
+
+
+@pytest.mark.parametrize("name", ["ToTensor", "PILToTensor"])
+def test_a_transform_that_takes_pictures_of_pillow_is_named(name: str, folder: Path) -> None:
+    from torchvision import transforms
+
+    with pytest.raises(
+        nhwc.DataError, match=r"the transform takes pictures of Pillow .* leave out ToTensor and PILToTe"
+    ):
+        ImageFolder(folder, getattr(transforms, name)())[0]
+
+
+def test_other_type_errors_of_a_transform_stay(folder: Path) -> None:
+    def broken(picture: torch.Tensor) -> torch.Tensor:
+        raise TypeError("broken")
+
+    with pytest.raises(TypeError, match=r"^broken$"):
+        ImageFolder(folder, broken)[0]
+
+
+def test_splits_are_told_by_the_names_in_the_file(tmp_path: Path) -> None:
+    np.savez(tmp_path / "a.npz", x_train=PIXELS, y_train=LABELS, x_valid=PIXELS)
+    np.savez(tmp_path / "b.npz", images=PIXELS, labels=LABELS)
+    assert Arrays.splits(tmp_path / "a.npz") == ("train", "val")
+    assert Arrays.splits(tmp_path / "b.npz") == ("train",)
+    with pytest.raises(nhwc.DataError, match="cannot be read as an"):
+        Arrays.splits(tmp_path / "c.npz")

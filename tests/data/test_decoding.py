@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import pickle
+import struct
 import sys
 import zlib
 from pathlib import Path
@@ -115,6 +116,33 @@ def test_cmyk_becomes_the_colours_that_pillow_makes_of_it() -> None:
 def test_sixteen_bits_are_scaled_and_not_clipped(kind: str) -> None:
     values = np.array([[0, 257, 32768, 65535]], dtype=np.uint16)
     assert [pixel[0] for pixel in rows(encoded(Image.fromarray(values), kind))[0]] == [0, 1, 128, 255]
+
+
+def png(depth: int, kind: int, row: bytes, transparent: bytes) -> bytes:
+    """A PNG of two pixels in the colour type ``kind``, with a colour that counts as transparent."""
+    parts = [(b"IHDR", struct.pack(">IIBBBBB", 2, 1, depth, kind, 0, 0, 0)), (b"tRNS", transparent)]
+    parts += [(b"IDAT", zlib.compress(b"\0" + row)), (b"IEND", b"")]
+    chunks = (
+        struct.pack(">I", len(each[1])) + b"".join(each) + struct.pack(">I", zlib.crc32(b"".join(each)))
+        for each in parts
+    )
+    return b"\x89PNG\r\n\x1a\n" + b"".join(chunks)
+
+
+@pytest.mark.parametrize(
+    ("picture", "second"),
+    [
+        (png(16, 0, struct.pack(">HH", 1000, 257), struct.pack(">H", 1000)), 1),
+        (png(16, 2, struct.pack(">6H", 1000, 1000, 1000, 257, 257, 257), struct.pack(">3H", 1000, 1000, 1000)), 1),
+        (png(8, 0, bytes([10, 200]), struct.pack(">H", 10)), 200),
+        (png(4, 0, bytes([0x37]), struct.pack(">H", 3)), 119),
+        (png(2, 0, bytes([0b01100000]), struct.pack(">H", 1)), 170),
+        (png(1, 0, bytes([0b10000000]), struct.pack(">H", 1)), 0),
+    ],
+    ids=["16-bit gray", "16-bit RGB", "8-bit gray", "4-bit gray", "2-bit gray", "1-bit"],
+)
+def test_a_transparent_colour_of_any_depth_is_white(picture: bytes, second: int) -> None:
+    assert rows(picture) == [[WHITE, [second] * 3]]
 
 
 def test_values_of_unknown_range_are_refused() -> None:

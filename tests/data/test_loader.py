@@ -168,13 +168,16 @@ def test_samples_of_every_kind() -> None:
 @pytest.mark.parametrize(
     ("options", "said"),
     [
-        ({"workers": -1}, "workers=-1, prefetch=2: expected at least 0 and 1"),
+        ({"workers": -1}, "workers=-1, prefetch=2: expected whole numbers, at least 0 and 1"),
+        ({"workers": "2"}, "workers=.2., prefetch=2: expected whole numbers"),
         ({"unreadable": "skip"}, "unreadable='skip': expected one of drop, replace"),
         ({"mean": 0.5}, "mean and std normalise together; give both or neither"),
         ({"dtype": torch.int8}, "dtype=torch.int8: expected one of torch.float32"),
         ({"device": "gpu"}, "device='gpu'"),
         ({"dataset": iter([1])}, "list_iterator has no length; a Loader takes map-style data sets"),
         ({"batch_size": 0}, "batch_size=0"),
+        ({"batch_size": 2.5}, "batch_size=2.5: expected a whole number"),
+        ({"batch_size": "a"}, "batch_size=.a.: expected a whole number"),
     ],
 )
 def test_options_that_do_not_fit_are_refused(options: dict[str, Any], said: str) -> None:

@@ -79,8 +79,9 @@ def test_one_number_serves_all_channels(way: str) -> None:
     assert torch.equal(normalize(images, 0.5, 0.25), normalize(images, [0.5] * 3, [0.25] * 3))
 
 
-def test_floating_point_pictures_are_not_divided(way: str) -> None:
-    images = torch.rand(2, 3, 4, 5)
+@pytest.mark.parametrize("layout", ["contiguous", "channels_last"])
+def test_floating_point_pictures_are_not_divided(way: str, layout: str) -> None:
+    images = nhwc.to_format(torch.rand(2, 3, 4, 5), layout)
     before = images.clone()
     found = normalize(images, MEAN, STD)
     means, stds = (torch.tensor(each).view(1, 3, 1, 1) for each in (MEAN, STD))
@@ -130,3 +131,20 @@ def test_it_compiles_and_traces() -> None:
 def test_what_does_not_fit_is_refused(arguments: tuple[object, ...], said: str) -> None:
     with pytest.raises(nhwc.DataError, match=said):
         normalize(*arguments)
+
+
+@pytest.mark.parametrize("dtype", DTYPES, ids=str)
+def test_floating_point_pictures_that_are_normalised_already_or_go_to_255_are_refused(dtype: torch.dtype) -> None:
+    images = torch.rand(2, 3, 4, 5)
+    for wrong in ((images - 0.5) / 0.25, images * 255, images * 2 - 1.2):
+        with pytest.raises(
+            nhwc.DataError, match=r"pictures from -?\d.* to \d.*: expected 0 to 1; hand out uint8 \(drop"
+        ):
+            normalize(wrong.to(dtype), MEAN, STD)
+    normalize((images * 1.4 - 0.2).to(dtype), MEAN, STD)  # what a sharp filter or noise makes of a picture
+    assert normalize(images[:0].to(dtype), MEAN, STD).shape == (0, 3, 4, 5)
+
+
+def test_a_traced_batch_of_floating_point_is_taken_as_it_is() -> None:
+    with torch._subclasses.FakeTensorMode() as mode:
+        assert normalize(mode.from_tensor(torch.rand(2, 3, 4, 5)), MEAN, STD).stride() == (60, 1, 15, 3)

@@ -70,7 +70,9 @@ def test_a_later_start_leaves_out_what_comes_before(start: int) -> None:
     ("arguments", "said"),
     [
         ({"length": 0}, "the data set is empty"),
-        ({"batch_size": 0}, "batch_size=0: expected at least 1"),
+        ({"batch_size": 0}, "batch_size=0: expected a whole number of at least 1"),
+        ({"batch_size": 2.5}, "batch_size=2.5: expected a whole number of at least 1"),
+        ({"batch_size": "a"}, "batch_size=.a.: expected a whole number of at least 1"),
         ({"rank": 2, "world_size": 2}, "rank=2 of world_size=2: ranks count from 0"),
         ({"rank": -1}, "rank=-1 of world_size=1"),
         (

@@ -156,3 +156,29 @@ def test_a_log_that_cannot_grow_ends_in_one_sentence(tmp_path: Path) -> None:
         pytest.raises(TrainingError, match=r"log.jsonl cannot be written: File too large"),
     ):
         train(settings(folder=tmp_path, resume=True))
+
+
+def flipped(path: Path, at: int) -> None:
+    content = bytearray(path.read_bytes())
+    content[at] ^= 1
+    path.write_bytes(content)
+
+
+def test_a_single_flipped_bit_is_noticed(tmp_path: Path) -> None:
+    checkpoints = made(tmp_path)
+    weights = torch.full((1000,), 1.5)
+    before = torch.serialization.get_crc32_options()
+    torch.serialization.set_crc32_options(False)  # a caller who wants no checksums elsewhere
+    try:
+        checkpoints.save({"step": 1, "weights": weights}, best=False)
+        assert not torch.serialization.get_crc32_options()
+    finally:
+        torch.serialization.set_crc32_options(before)
+    checkpoints.save({"step": 2, "weights": weights}, best=False)
+    content = checkpoints.last.read_bytes()
+    flipped(checkpoints.last, content.index(weights.numpy().tobytes()) + 1000)
+    with pytest.raises(CheckpointError, match=r"last.pt cannot be read as a checkpoint: .* is damaged"):
+        read(checkpoints.last)
+    state, path, said = checkpoints.load()
+    assert (state["step"], path) == (1, checkpoints.previous)
+    assert "is damaged" in said

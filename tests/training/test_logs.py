@@ -161,3 +161,9 @@ def test_a_sink_is_closed_where_the_run_fails() -> None:
         nhwc.train(tiny, settings(), sinks=[kept])
     assert kept.closed
     assert nhwc.kernels.active() == ()
+
+
+def test_json_has_null_for_what_is_no_number() -> None:
+    lines: list[str] = []
+    JsonLog(lines.append).line("start", {"settings": {"lr": float("inf"), "mean": [float("nan"), 0.5]}})
+    assert lines == ['{"kind": "start", "settings": {"lr": null, "mean": [null, 0.5]}}']

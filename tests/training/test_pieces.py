@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import json
+import multiprocessing
 import signal
 import threading
+import time
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -12,7 +16,7 @@ from torch import nn
 from training.runs import certain, settings, train
 
 import nhwc
-from nhwc.errors import ModelError, TrainingError
+from nhwc.errors import DataError, ModelError, TrainingError
 from nhwc.training.averaging import Average
 from nhwc.training.metrics import Sums, loss_of, means
 from nhwc.training.optimizers import make_optimizer
@@ -242,3 +246,86 @@ def test_one_process_says_that_it_shards_nothing() -> None:
 def test_a_device_that_is_not_there() -> None:
     with pytest.raises(TrainingError, match="device 'nothing' cannot be used"):
         train(settings(device="nothing"))
+
+
+class Failing(nn.Module):
+    """Logits that are no numbers once it is evaluated for the second time."""
+
+    def __init__(self, classes: int) -> None:
+        super().__init__()
+        self.inside, self.evaluated = certain(classes), 0
+
+    def forward(self, images: torch.Tensor) -> torch.Tensor:
+        found: torch.Tensor = self.inside(images)
+        self.evaluated += not self.training
+        return found if self.training or self.evaluated < 2 else found * float("nan")
+
+
+def test_an_evaluation_that_gives_no_number_ends_the_run_and_replaces_nothing(tmp_path: Path) -> None:
+    with pytest.raises(TrainingError, match="the loss is nan at epoch 1, step 4; try a lower lr"):
+        train(settings(folder=tmp_path), Failing)
+    for name in ("last.pt", "best.pt"):
+        assert torch.load(tmp_path / name, weights_only=True)["place"] == {"epoch": 1, "step": 0, "update": 4}
+
+    def always(classes: int) -> nn.Module:
+        model = Failing(classes)
+        model.evaluated = 2
+        return model
+
+    with pytest.raises(
+        TrainingError, match="the loss is nan: the checkpoint gives no numbers; evaluate an earlier one"
+    ):
+        train(settings(folder=tmp_path, resume=True, evaluate_only=True), always)
+
+    def refuse(word: str) -> None:
+        raise AssertionError(word)
+
+    for line in (tmp_path / "log.jsonl").read_text().splitlines():
+        json.loads(line, parse_constant=refuse)
+
+
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
+def test_losses_of_sixteen_bits_count_every_image(dtype: torch.dtype) -> None:
+    sums = Sums(torch.device("cpu"))
+    for _ in range(9):
+        sums.add(torch.zeros(2571, 3, dtype=dtype), torch.zeros(2571, dtype=torch.int64), torch.ones((), dtype=dtype))
+    found = means(sums.values)
+    assert (found.images, found.loss, found.top5) == (9 * 2571, 1.0, 100.0)
+
+
+def test_sums_on_a_device_without_float64(monkeypatch: pytest.MonkeyPatch) -> None:
+    plain = torch.zeros
+
+    def without(*shape: Any, dtype: torch.dtype, device: torch.device) -> torch.Tensor:
+        if dtype == torch.float64:
+            raise TypeError("Cannot convert a MPS Tensor to float64 dtype")
+        return plain(*shape, dtype=dtype, device=device)
+
+    monkeypatch.setattr(torch, "zeros", without)
+    sums = Sums(torch.device("cpu"))
+    monkeypatch.undo()
+    sums.add(torch.eye(3), torch.tensor([0, 1, 0]), torch.tensor(2.0))
+    assert sums.values.dtype == torch.float32
+    assert (means(sums.values).images, means(sums.values).loss) == (3, 2.0)
+
+
+def killing(classes: int) -> nn.Module:
+    """A model that ends the processes that read data while it runs."""
+    model = certain(classes)
+
+    def kill(*_: object) -> None:
+        for each in multiprocessing.active_children():
+            each.kill()
+        time.sleep(20)  # torch raises here as soon as it hears of it
+
+    model.register_forward_pre_hook(kill)
+    return model
+
+
+@pytest.mark.timeout(60)
+@pytest.mark.filterwarnings("ignore:.*use of fork:DeprecationWarning")
+def test_a_worker_that_is_killed_while_the_model_runs_is_not_the_models_fault() -> None:
+    with pytest.raises(
+        DataError, match=r"a worker process of the loader ended \(DataLoader worker .* killed by signal"
+    ):
+        train(settings(workers=1), killing)

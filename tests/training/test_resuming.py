@@ -177,3 +177,21 @@ def test_evaluation_alone(tmp_path: Path) -> None:
     alone = train(settings(folder=tmp_path, resume=True, evaluate_only=True))
     assert [(each.loss, each.top1) for each in alone.evaluations] == list(whole.judged().values())
     assert (alone.steps, (tmp_path / "last.pt").read_bytes()) == ([], before)
+
+
+def test_with_larger_batches_from_an_epoch_on_the_rate_goes_on_where_it_was(tmp_path: Path) -> None:
+    whole = train(settings(lr=1.0))
+    train(settings(lr=1.0, folder=tmp_path, epochs=3, max_steps=4))
+    again = train(settings(lr=1.0, folder=tmp_path, batch=16, resume=True))
+    assert [(each.epoch, each.step) for each in again.steps] == [(1, 1), (1, 2), (2, 1), (2, 2)]
+    rates = {(each.epoch, each.step): each.lr for each in whole.steps}
+    assert [each.lr for each in again.steps] == pytest.approx([rates[at] for at in ((1, 1), (1, 3), (2, 1), (2, 3))])
+
+
+def test_an_evaluation_alone_writes_nothing(tmp_path: Path) -> None:
+    train(settings(folder=tmp_path, save_every=2), stop_at=7)
+    (tmp_path / ".last.pt.tmp").write_bytes(b"of a run that is still at it")
+    before = {path: path.read_bytes() for path in tmp_path.iterdir()}
+    for source in (True, tmp_path / "previous.pt"):
+        train(settings(folder=tmp_path, resume=source, evaluate_only=True))
+    assert {path: path.read_bytes() for path in tmp_path.iterdir()} == before

@@ -53,7 +53,7 @@ def test_settings_are_plain_for_checkpoints_and_logs() -> None:
 
 def rates(**changes: Any) -> list[float]:
     asked = TrainSettings("synthetic", lr=1.0, epochs=4, **changes)
-    return [learning_rate(asked, step, 5) for step in range(20)]
+    return [learning_rate(asked, epoch, step, 5) for epoch in range(4) for step in range(5)]
 
 
 def test_cosine_falls_from_the_top_to_almost_nothing() -> None:
@@ -62,7 +62,7 @@ def test_cosine_falls_from_the_top_to_almost_nothing() -> None:
     assert found[10] == pytest.approx(0.5)
     assert found == sorted(found, reverse=True)
     assert 0 < found[19] < 0.01
-    assert learning_rate(TrainSettings("synthetic", epochs=4), 25, 5) == 0.0
+    assert learning_rate(TrainSettings("synthetic", epochs=4), 5, 0, 5) == 0.0
 
 
 def test_steps_count_epochs() -> None:
@@ -80,3 +80,11 @@ def test_warm_up_rises_in_equal_steps_to_the_top() -> None:
 def test_warm_up_alone() -> None:
     found = rates(warmup_epochs=4)
     assert found == pytest.approx([step / 21 for step in range(1, 21)])
+
+
+@pytest.mark.parametrize("schedule", ["cosine", "step", "constant"])
+@pytest.mark.parametrize("epoch", range(1, 4))
+def test_the_rate_of_an_epoch_does_not_depend_on_its_number_of_steps(schedule: str, epoch: int) -> None:
+    asked = TrainSettings("synthetic", lr=1.0, epochs=4, schedule=schedule, decay_every=1, warmup_epochs=1)
+    found = {round(learning_rate(asked, epoch, 0, steps), 12) for steps in (1, 2, 5, 40)}
+    assert len(found) == 1

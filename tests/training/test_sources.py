@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 from pathlib import Path
 
@@ -122,3 +123,49 @@ def test_nothing_to_evaluate_on_can_be_read(textures: Path, tmp_path: Path) -> N
         path.write_bytes(b"")
     with pytest.raises(TrainingError, match="none of the pictures to evaluate on can be read"):
         train(settings(data=str(tmp_path / "data"), size=16, batch=16, epochs=1))
+
+
+PICTURES, LABELS = numpy.random.default_rng(0).integers(0, 256, (12, 8, 8, 3), "uint8"), numpy.arange(12) % 2
+
+
+@pytest.mark.parametrize(
+    ("val", "sentence"),
+    [
+        ({"x_val": PICTURES / 255, "y_val": LABELS}, "x_val is float64; expected uint8"),
+        ({"x_val": PICTURES, "y_val": LABELS / 2}, "y_val: float64 .* expected 12 whole numbers"),
+        ({"x_val": PICTURES}, "no pictures and labels for 'val'"),
+        ({"x_val": PICTURES[..., :1], "y_val": LABELS}, "to evaluate on have 1 channels, those to train on 3"),
+    ],
+)
+def test_arrays_to_evaluate_on_that_are_none_are_told(
+    val: dict[str, numpy.ndarray], sentence: str, tmp_path: Path
+) -> None:
+    path = tmp_path / "some.npz"
+    numpy.savez(path, x_train=PICTURES, y_train=LABELS, x_test=PICTURES[:5], y_test=LABELS[:5], **val)
+    with pytest.raises((DataError, TrainingError), match=sentence):
+        open_sources(settings(data=str(path), size=None))
+
+
+def test_arrays_to_evaluate_on_come_to_the_size_of_those_to_train_on(tmp_path: Path) -> None:
+    large = PICTURES.repeat(3, axis=1).repeat(2, axis=2)
+    path, other = tmp_path / "some.npz", tmp_path / "other.npz"
+    numpy.savez(path, x_train=PICTURES, y_train=LABELS, x_val=large, y_val=LABELS)
+    numpy.savez(other, x_val=large, y_val=LABELS)
+    for asked in ({"data": str(path)}, {"data": str(path), "evaluate": str(other)}):
+        found = open_sources(settings(size=None, **asked))
+        assert [each[0].shape for each in (found.training[0], found.evaluation[0])] == [(3, 8, 8)] * 2
+    assert open_sources(settings(data=str(path), size=6)).evaluation[0][0].shape == (3, 6, 6)
+
+
+def test_names_that_cannot_be_printed_are_escaped(textures: Path, tmp_path: Path) -> None:
+    shutil.copytree(textures, tmp_path / "data")
+    for name in (b"new\nline.png", b"inv\xff\xfe.png"):
+        Path(os.fsdecode(os.fsencode(tmp_path / "data" / "train" / "brick") + b"/" + name)).write_bytes(b"text")
+    asked = settings(data=str(tmp_path / "data"), size=16, batch=14, epochs=1, folder=tmp_path / "run")
+    notes = [note for note in train(asked).notes if "cannot be read" in note]
+    assert sorted(note.partition("brick/")[2] for note in notes) == [
+        f"{name} cannot be read and is left out: it is not a picture in a format that Pillow reads"
+        for name in ("inv\\xff\\xfe.png", "new\\nline.png")
+    ]
+    "".join(notes).encode()
+    assert all(line.isascii() for line in (tmp_path / "run" / "log.jsonl").read_text().splitlines())

@@ -32,12 +32,18 @@ def showing(format_: str) -> Iterator[list[Any]]:
         console = Console(highlight=False, soft_wrap=True)
         columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
         with Progress(*columns, console=console, transient=True) as bar:
-            yield [_Live(bar, api.TextLog(lambda line: bar.console.print(line, markup=False)))]
+            yield [_Live(bar, api.TextLog(lambda line: bar.console.print(_encodable(line), markup=False)))]
 
 
 def _write(line: str) -> None:
-    sys.stdout.write(line + "\n")
+    sys.stdout.write(_encodable(line) + "\n")
     sys.stdout.flush()
+
+
+def _encodable(line: str) -> str:
+    """``line`` with escapes for what stdout cannot encode: a name in it must not end the run."""
+    encoding = sys.stdout.encoding or "utf-8"
+    return line.encode(encoding, "backslashreplace").decode(encoding)
 
 
 class _Live:

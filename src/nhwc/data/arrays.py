@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch.utils.data import Dataset
 
+from nhwc.data.transforms import applied
 from nhwc.errors import DataError
 
 if TYPE_CHECKING:
@@ -51,12 +52,18 @@ class Arrays(Dataset[Any]):
         if len(self.classes) < most:
             raise DataError(f"{path}: {len(self.classes)} names of classes, but labels up to {most - 1}")
 
+    @staticmethod
+    def splits(path: str | Path) -> tuple[str, ...]:
+        """Those of "train", "val" and "test" that the file has pictures or labels of. Raises DataError for no .npz."""
+        with _opened(path) as held:
+            return tuple(split for split in _WORDS if any(name in held for pair in _pairs(split) for name in pair))
+
     def __len__(self) -> int:
         return len(self._rows)
 
     def __getitem__(self, index: int) -> tuple[Any, int]:
         picture = self._rows[index].clone().permute(2, 0, 1)  # its own memory: a transform may work in place
-        return (picture if self.transform is None else self.transform(picture)), int(self.labels[index])
+        return applied(self.transform, picture), int(self.labels[index])
 
 
 def _opened(path: str | Path) -> Any:
@@ -80,10 +87,14 @@ def _read(held: Mapping[str, Any], key: str, path: str | Path) -> Any:
         raise DataError(f"{path}: {key} cannot be read: {error}") from error
 
 
+def _pairs(split: str) -> list[tuple[str, str]]:
+    """Names under which the pictures and labels of ``split`` may be found."""
+    pairs = [(pictures.format(word), labels.format(word)) for word in _WORDS[split] for pictures, labels in _NAMES]
+    return [*pairs, *_ALONE] if split == "train" else pairs
+
+
 def _split_of(held: Mapping[str, object], split: str, path: str | Path) -> tuple[str, str]:
-    pairs = [tuple(each.format(word) for each in pair) for word in _WORDS[split] for pair in _NAMES]
-    if split == "train":
-        pairs += _ALONE
+    pairs = _pairs(split)
     for pictures, labels in pairs:
         if pictures in held and labels in held:
             return pictures, labels

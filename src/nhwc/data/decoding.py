@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import io
+import stat
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -14,9 +16,17 @@ from nhwc.kernels import native
 
 if TYPE_CHECKING:
     from PIL.Image import Image
+    from PIL.ImageFile import ImageFile
 
 #: (pixels of four bytes, pixels of three, how many).
 _pack_pixels = native.Function("pack_pixels", "ppl")
+
+#: Raw modes of PNG, and what Pillow makes of a sample in them.
+_DEPTHS: dict[str, Callable[[int], int]] = {
+    "L;2": lambda sample: sample * 85,
+    "L;4": lambda sample: sample * 17,
+    "RGB;16B": lambda sample: sample >> 8,
+}
 
 _ORIENTATION = 0x0112
 _SIXTEEN_BIT_MAX = 65535
@@ -45,18 +55,40 @@ def decode(source: str | Path | bytes, *, at_least: tuple[int, int] | None = Non
         raise DataError("reading pictures needs Pillow; install it with: pip install 'nhwc[vision]'") from error
     if isinstance(source, bytes) and not source:
         raise UnreadableImageError(name, "it is empty")
+    if not isinstance(source, bytes):
+        _require_regular(Path(source), name)
     try:
         with Image.open(io.BytesIO(source) if isinstance(source, bytes) else source) as opened:
             if at_least is not None and opened.format in _SCALED_BY_DECODER:
                 height, width = at_least[::-1] if _orientation(opened) in _QUARTER_TURNS else at_least
                 opened.draft(None, (width, height))
+            _scale_transparency(opened)
             opened.load()  # before its EXIF is asked for, where PNG would load it, and a fault there counts for less
             return turned(pixels_of(opened), _orientation(opened))
     except UnidentifiedImageError as error:
         raise UnreadableImageError(name, _not_a_picture(source)) from error
     except Exception as error:  # decoders raise whatever they like on damaged files
-        reason = " ".join(str(error).split()).replace(f" {name!r}", "").replace(name, "the file").rstrip(".")
+        reason = " ".join(str(error).split()).replace(f" {name!r}", "").replace(name, "the file").rstrip(".: ")
         raise UnreadableImageError(name, reason or type(error).__name__) from error
+
+
+def _scale_transparency(picture: ImageFile) -> None:
+    """Give the transparent colour of a PNG, which Pillow leaves as it is in the file, the depth of the pixels."""
+    if picture.format != "PNG" or "transparency" not in picture.info or not picture.tile:
+        return
+    scale, colour = _DEPTHS.get(str(picture.tile[0][3])), picture.info["transparency"]
+    if scale is not None:
+        picture.info["transparency"] = tuple(map(scale, colour)) if isinstance(colour, tuple) else scale(colour)
+
+
+def _require_regular(path: Path, name: str) -> None:
+    """A pipe would be waited for, a device read without end."""
+    try:
+        mode = path.stat().st_mode
+    except (OSError, ValueError):  # opening it says what is wrong, in the usual words
+        return
+    if not stat.S_ISREG(mode) and not stat.S_ISDIR(mode):
+        raise UnreadableImageError(name, "it is no regular file but a pipe, a socket or a device")
 
 
 def _not_a_picture(source: str | Path | bytes) -> str:
@@ -120,10 +152,13 @@ def _as_rgb(picture: Image) -> Image:
 
 
 def _scaled(picture: Image) -> torch.Tensor:
-    """16-bit gray as 8-bit gray, (H, W)."""
+    """16-bit gray as 8-bit gray, (H, W); the value that counts as transparent becomes white."""
     wide = picture.convert("I")
     values = torch.frombuffer(bytearray(wide.tobytes()), dtype=torch.int32).view(wide.height, wide.width)
     if int(values.min()) < 0 or int(values.max()) > _SIXTEEN_BIT_MAX:
         raise ValueError("its values do not fit 16 bits; save it as 8-bit")
     scaled = (values.to(torch.int64) * 255 + _SIXTEEN_BIT_MAX // 2) // _SIXTEEN_BIT_MAX
+    transparent = picture.info.get("transparency")
+    if isinstance(transparent, int):
+        scaled = scaled.masked_fill(values == transparent, 255)
     return scaled.to(torch.uint8)

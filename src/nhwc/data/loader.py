@@ -11,7 +11,7 @@ import torch
 from nhwc.data.fetching import Fetched, Fetcher, Here, Request
 from nhwc.data.moving import ahead, to_device
 from nhwc.data.normalization import DTYPES, normalize
-from nhwc.data.order import Order
+from nhwc.data.order import Order, is_whole
 from nhwc.data.unreadable import Unreadable
 from nhwc.data.workers import InWorkers
 from nhwc.errors import DataError
@@ -57,8 +57,8 @@ class Loader:
         dtype: torch.dtype = torch.float32,
         unreadable: str = "drop",
     ) -> None:
-        if workers < 0 or prefetch < 1:
-            raise DataError(f"workers={workers}, prefetch={prefetch}: expected at least 0 and 1")
+        if not is_whole(workers) or not is_whole(prefetch) or workers < 0 or prefetch < 1:
+            raise DataError(f"workers={workers!r}, prefetch={prefetch!r}: expected whole numbers, at least 0 and 1")
         if unreadable not in _UNREADABLE:
             raise DataError(f"unreadable={unreadable!r}: expected one of {', '.join(_UNREADABLE)}")
         if (mean is None) != (std is None):

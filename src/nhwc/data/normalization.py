@@ -18,6 +18,9 @@ _normalize = native.Function("normalize", "ippllpp")
 
 DTYPES = (torch.float32, torch.bfloat16, torch.float16, torch.float64)
 
+#: What is beyond these is no picture from 0 to 1.
+_LOW, _HIGH = -0.5, 1.5
+
 
 def normalize(
     images: torch.Tensor,
@@ -28,19 +31,21 @@ def normalize(
     """``(images / 255 - mean) / std`` as ``dtype``, in channels last.
 
     images: uint8 (N, C, H, W), best in channels last; floating-point ones from 0 to 1 are not divided by 255.
+        Floating-point ones far outside, below -0.5 or above 1.5, are refused (which waits for their device).
     mean, std: a number per channel, or one for all. dtype: float32, bfloat16, float16 or float64.
 
     On the CPU the bits are those of torchvision's ToTensor and Normalize; the 16-bit types are computed in float32 and
     rounded once. Other devices take two operators, near to that by a few units in the last place of float32.
 
-    Raises DataError for other shapes and dtypes, and for numbers that do not fit the channels.
+    Raises DataError for other shapes, dtypes and ranges, and for numbers that do not fit the channels.
     """
     _check(images, dtype)
     wide = torch.float64 if dtype == torch.float64 else torch.float32
     means, stds = constants(mean, std, images.shape[1], wide, images.device)
     last = to_format(images, "channels_last")
     if images.dtype != torch.uint8:
-        return last.to(wide).sub_(means).div_(stds).to(dtype)
+        _require_range(images)
+        return last.to(wide, copy=True).sub_(means).div_(stds).to(dtype)
     if _is_compiled_for(last):
         return _in_one_pass(last, means, stds, dtype)
     if images.device.type == "cpu":
@@ -79,6 +84,18 @@ def _check(images: object, dtype: torch.dtype) -> None:
         raise DataError(f"dtype={dtype}: expected one of {', '.join(map(str, DTYPES))}")
     if images.dtype != torch.uint8 and images.dtype not in DTYPES:
         raise DataError(f"pictures of {images.dtype}: expected uint8 from 0 to 255, or floating point from 0 to 1")
+
+
+def _require_range(images: torch.Tensor) -> None:
+    """Refuse what is normalised already, or goes to 255; a filter or some noise may reach a little beyond 0 and 1."""
+    if not images.numel() or not is_plain(images) or images.is_meta or torch.compiler.is_compiling():
+        return
+    low, high = (float(each) for each in images.detach().aminmax())
+    if low < _LOW or high > _HIGH:
+        raise DataError(
+            f"floating-point pictures from {low:.4g} to {high:.4g}: expected 0 to 1; hand out uint8 (drop ToTensor and "
+            "Normalize from the transform), or leave out mean and std where they are normalised already"
+        )
 
 
 def constants(

@@ -4,11 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from numbers import Integral
 
 import torch
 
 from nhwc.data.seeding import seed_of
 from nhwc.errors import DataError
+
+
+def is_whole(value: object) -> bool:
+    """Whether a caller gave a whole number, Python's or NumPy's."""
+    return isinstance(value, Integral)
 
 
 @dataclass(frozen=True)
@@ -30,8 +36,8 @@ class Order:
     def __post_init__(self) -> None:
         if self.length < 1:
             raise DataError("the data set is empty")
-        if self.batch_size < 1:
-            raise DataError(f"batch_size={self.batch_size}: expected at least 1")
+        if not is_whole(self.batch_size) or self.batch_size < 1:
+            raise DataError(f"batch_size={self.batch_size!r}: expected a whole number of at least 1")
         if not 0 <= self.rank < self.world_size:
             raise DataError(f"rank={self.rank} of world_size={self.world_size}: ranks count from 0 to world_size - 1")
         if self.drop_last and self.length < self.global_batch:

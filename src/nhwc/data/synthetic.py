@@ -9,6 +9,7 @@ import torch
 from torch.utils.data import Dataset
 
 from nhwc.data.seeding import seed_of
+from nhwc.data.transforms import applied
 from nhwc.errors import DataError
 
 #: A picture is a window into so many values more than it has: noise at the price of a copy.
@@ -52,4 +53,4 @@ class Synthetic(Dataset[Any]):
         channels, height, width = self.shape
         rows = self._noise[start : start + self._size].view(height, width, channels) + self._tints[label]
         picture = rows.permute(2, 0, 1)
-        return (picture if self.transform is None else self.transform(picture)), label
+        return applied(self.transform, picture), label

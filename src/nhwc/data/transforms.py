@@ -6,7 +6,9 @@ torchvision's v2 transforms give the same pixels, but its crops are views with g
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 from torch.nn import functional
@@ -103,6 +105,21 @@ def eval_transform(size: int | tuple[int, int], *, resize: int | None = None) ->
     """
     pair = _pair(size)
     return EvalTransform(pair, round(max(pair) * 256 / 224) if resize is None else resize)
+
+
+def applied(transform: Callable[[torch.Tensor], Any] | None, picture: torch.Tensor) -> Any:
+    """What ``transform`` makes of a picture; without one the picture. Raises DataError where it takes no tensor."""
+    if transform is None:
+        return picture
+    try:
+        return transform(picture)
+    except TypeError as error:
+        if "PIL" not in str(error):
+            raise
+        raise DataError(
+            f"the transform takes pictures of Pillow ({error}), but the data set has uint8 tensors (C, H, W); leave "
+            "out ToTensor and PILToTensor, and take torchvision.transforms.v2 for the rest"
+        ) from error
 
 
 def resized(picture: torch.Tensor, size: tuple[int, int]) -> torch.Tensor:

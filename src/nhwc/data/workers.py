@@ -60,11 +60,8 @@ class InWorkers:
             yield from batches
         except Exception as error:
             self._end()
-            if isinstance(error, RuntimeError) and "exited unexpectedly" in str(error):
-                raise DataError(
-                    f"a worker process of the loader ended ({error}); it may have run out of memory, or of shared "
-                    "memory in /dev/shm: take fewer workers or smaller batches"
-                ) from error
+            if is_ended(error):
+                raise ended(error) from error
             raise
 
     def close(self) -> None:
@@ -76,6 +73,19 @@ class InWorkers:
         self._loader._iterator = None
         if iterator is not None:
             iterator._shutdown_workers()
+
+
+def is_ended(error: Exception) -> bool:
+    """Whether torch says with ``error`` that a worker process has ended. It does so wherever its parent just is."""
+    return isinstance(error, RuntimeError) and str(error).startswith("DataLoader worker (pid")
+
+
+def ended(error: Exception) -> DataError:
+    """What became of the worker, in a sentence of ours."""
+    return DataError(
+        f"a worker process of the loader ended ({str(error).strip('. ')}); it may have run out of memory, or of shared "
+        "memory in /dev/shm: take fewer workers or smaller batches"
+    )
 
 
 def _require_travelling(fetcher: Dataset[Fetched]) -> None:

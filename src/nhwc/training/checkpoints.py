@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import shutil
+import zipfile
 from pathlib import Path
 from typing import IO, Any, cast
 
@@ -96,6 +97,7 @@ class Checkpoints:
 def read(path: Path) -> dict[str, Any]:
     """The checkpoint at ``path``, on the CPU; nothing in it can run code. Raises CheckpointError."""
     try:
+        _require_whole(path)
         state = torch.load(path, map_location="cpu", weights_only=True)
     except FileNotFoundError as error:
         raise CheckpointError(f"there is no checkpoint {path}") from error
@@ -109,16 +111,27 @@ def read(path: Path) -> dict[str, Any]:
     return state
 
 
+def _require_whole(path: Path) -> None:
+    """Raise BadZipFile where a part of the file is not what was written: torch reads flipped bits as numbers."""
+    with zipfile.ZipFile(path) as held:
+        damaged = held.testzip()
+    if damaged is not None:
+        raise zipfile.BadZipFile(f"its part {damaged} is damaged")
+
+
 def _write(state: dict[str, Any], path: Path) -> None:
     """torch.save to the disk itself; a failure to write is the OSError it was, whatever torch makes of it."""
     with path.open("wb") as file:
-        writer = _Remembering(file)
+        writer, checksums = _Remembering(file), torch.serialization.get_crc32_options()
+        torch.serialization.set_crc32_options(True)  # `read` asks for them
         try:
             torch.save(state, cast(IO[bytes], writer))
         except Exception:
             if writer.failed is not None:
                 raise writer.failed from None
             raise
+        finally:
+            torch.serialization.set_crc32_options(checksums)
         _bring_to_disk(file)
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import importlib.util
 import json
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import asdict
 from pathlib import Path
@@ -41,13 +42,16 @@ class TextLog:
 
 
 class JsonLog:
-    """JSON objects for ``write``, one a line, each with its "kind": note, step, evaluation."""
+    """JSON objects for ``write``, one a line, each with its "kind": note, step, evaluation.
+
+    JSON has no infinity and no nan: what is no number is null.
+    """
 
     def __init__(self, write: Callable[[str], None]) -> None:
         self._write = write
 
     def line(self, kind: str, values: dict[str, Any]) -> None:
-        self._write(json.dumps({"kind": kind, **values}))
+        self._write(json.dumps(_finite({"kind": kind, **values}), allow_nan=False))
 
     def note(self, text: str) -> None:
         self.line("note", {"text": text})
@@ -63,6 +67,14 @@ class JsonLog:
 
     def close(self) -> None:
         """Nothing is held open."""
+
+
+def _finite(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {key: _finite(each) for key, each in value.items()}
+    if isinstance(value, list):
+        return [_finite(each) for each in value]
+    return None if isinstance(value, float) and not math.isfinite(value) else value
 
 
 class JsonFile(JsonLog):

@@ -7,7 +7,7 @@ import time
 from collections.abc import Sequence
 
 from nhwc import kernels
-from nhwc.errors import TrainingError
+from nhwc.errors import TrainingError, printable
 from nhwc.training import ranks
 from nhwc.training.context import Context
 from nhwc.training.evaluation import Judge
@@ -146,7 +146,7 @@ class Training:
         batches = iter(self._batches)
         while self._place.step < self._steps and not self._at_most():
             began = time.perf_counter()
-            rate = learning_rate(settings, self._place.update, self._steps)
+            rate = learning_rate(settings, self._place.epoch, self._place.step, self._steps)
             count = min(settings.accumulate, len(self._batches) - self._place.step * settings.accumulate)
             self._place = self._place.after_step()
             self._stepper.take(batches, count, rate, self._place.update)
@@ -175,7 +175,7 @@ class Training:
         for name, reason in self._skipped().items():
             if name not in self._told:
                 self._told.add(name)
-                self._tell.note(f"{name} cannot be read and is left out: {reason}")
+                self._tell.note(f"{printable(name)} cannot be read and is left out: {printable(reason)}")
 
     def _skipped(self) -> dict[str, str]:
         return {**self._batches.skipped, **({} if self._judge is None else self._judge.skipped)}
@@ -194,8 +194,11 @@ class Training:
             if self._settings.evaluate_only:
                 raise TrainingError("there is nothing to evaluate on; name it as evaluate, or put val/ beside train/")
             return False
-        self._evaluation = self._judge.judge(self._place, self._tell.advance)
+        found = self._judge.judge(self._place, self._tell.advance)
         self._tell_skipped()
+        if not math.isfinite(found.loss):
+            raise no_number(found.loss, self._place, self._settings.evaluate_only)
+        self._evaluation = found
         self._tell.evaluation(self._evaluation)
         better = self._best is None or self._evaluation.top1 > self._best
         self._best = self._evaluation.top1 if better else self._best

@@ -9,10 +9,11 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
+from nhwc.data.workers import is_ended
 from nhwc.errors import ModelError, TrainingError
 from nhwc.training import ranks
 
-#: What one vector of sums holds, in this order: doubles on the device.
+#: What one vector of sums holds, in this order.
 _FIELDS = ("loss", "top1", "top5", "images")
 
 #: The weight of the losses of heads that only help to train (googlenet, inception_v3).
@@ -30,10 +31,10 @@ class Means:
 
 
 class Sums:
-    """Sums of loss and hits over images, doubles on ``device``, of this process alone."""
+    """Sums of loss and hits over images on ``device``, of this process alone: float64, or float32 where it has none."""
 
     def __init__(self, device: torch.device) -> None:
-        self.values = torch.zeros(len(_FIELDS), dtype=torch.float64, device=device)
+        self.values = torch.zeros(len(_FIELDS), dtype=_widest(device), device=device)
 
     @torch.no_grad()
     def add(self, logits: Tensor, targets: Tensor, loss: Tensor) -> None:
@@ -41,11 +42,21 @@ class Sums:
         count = targets.shape[0]
         best = logits.topk(min(5, logits.shape[1]), dim=1).indices
         hits = best == targets[:, None]
-        found = (loss.detach().double() * count, hits[:, 0].sum(), hits.sum(), loss.new_tensor(count))
-        self.values += torch.stack([each.to(torch.float64) for each in found])
+        kept = self.values.dtype  # the loss may be of 16 bits, which cannot count to 257
+        total = loss.detach().to(kept) * count
+        hit = [hits[:, 0].sum().to(kept), hits.sum().to(kept)]
+        self.values += torch.stack([total, *hit, self.values.new_full((), count)])
 
     def clear(self) -> None:
         self.values.zero_()
+
+
+def _widest(device: torch.device) -> torch.dtype:
+    try:
+        torch.zeros(1, dtype=torch.float64, device=device)
+    except (TypeError, RuntimeError):  # MPS has no float64
+        return torch.float32
+    return torch.float64
 
 
 def means(values: Tensor) -> Means:
@@ -60,7 +71,7 @@ def called(model: nn.Module, images: Tensor) -> Any:
     try:
         return model(images)
     except Exception as error:
-        if ranks.is_lost(error):
+        if ranks.is_lost(error) or is_ended(error):
             raise
         hint = "; take a smaller batch" if isinstance(error, torch.OutOfMemoryError) else ""
         raise ModelError(

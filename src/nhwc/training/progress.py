@@ -39,7 +39,7 @@ class EpochNumbers:
     def __init__(self, device: torch.device) -> None:
         self.sums = Sums(device)
         self.images, self.seconds = 0, 0.0
-        self._whole = torch.zeros_like(self.sums.values, device="cpu")
+        self._whole = torch.zeros_like(self.sums.values, dtype=torch.float64, device="cpu")
         self._times = {"since": 0.0, "whole": 0.0}
         self._counts = {"since": 0, "whole": 0}
 
@@ -102,8 +102,12 @@ class EpochNumbers:
         self.sums.values.copy_(own)
 
 
-def no_number(loss: float, place: Place) -> TrainingError:
-    """The error for a loss that is nan or infinite."""
+def no_number(loss: float, place: Place, only_evaluated: bool = False) -> TrainingError:
+    """The error for a loss that is nan or infinite, of a run that learns or of one that evaluates a checkpoint."""
+    if only_evaluated:
+        return TrainingError(
+            f"the loss is {loss}: the checkpoint gives no numbers; evaluate an earlier one, or without amp"
+        )
     return TrainingError(
         f"the loss is {loss} at epoch {place.epoch}, step {place.step}; try a lower lr, a warm-up, or bf16 for fp16; "
         "the last checkpoint is from before"

@@ -9,6 +9,7 @@ from contextlib import ExitStack
 from torch import nn
 
 from nhwc import distributed, kernels
+from nhwc.data.workers import ended, is_ended
 from nhwc.errors import TrainingError
 from nhwc.training import ranks
 from nhwc.training.context import Context, device_of, require_agreement
@@ -45,6 +46,8 @@ def run(
         try:
             return Training(prepared, sources, context).run(sinks)
         except RuntimeError as error:
+            if is_ended(error):
+                raise ended(error) from error
             if not ranks.is_lost(error):
                 raise
             first = str(error).partition("\n")[0]

@@ -9,7 +9,7 @@ from typing import Any
 from torch.utils.data import Subset
 
 from nhwc import data
-from nhwc.errors import DataError, TrainingError
+from nhwc.errors import TrainingError
 from nhwc.training.context import Context
 from nhwc.training.settings import IMAGENET_MEAN, IMAGENET_STD, TrainSettings
 
@@ -100,9 +100,12 @@ def _arrays(path: Path, settings: TrainSettings) -> Sources:
     if settings.size is None and height != width:
         raise TrainingError(f"the images in {path} are {height} x {width}; give the size of a square to crop them to")
     size = settings.size or height
-    asked = None if (height, width) == (size, size) else data.eval_transform(size)  # arrays of that size are whole
+    whole = height == width == size  # arrays of the size asked for are not cut
+    asked = None if whole else data.eval_transform(size)
     training.transform = data.train_transform(size) if settings.augment else asked
-    evaluation = _evaluation_arrays(path, settings, asked)
+    evaluation = _evaluation_arrays(path, settings)
+    if evaluation is not None:
+        _bring_to(evaluation, channels, size, whole)
     known = len(training.classes)
     if evaluation is not None and int(evaluation.labels.max()) >= known:
         raise TrainingError(
@@ -111,15 +114,22 @@ def _arrays(path: Path, settings: TrainSettings) -> Sources:
     return Sources(training, evaluation, tuple(training.classes), channels, size)
 
 
-def _evaluation_arrays(path: Path, settings: TrainSettings, transform: Any) -> Any:
+def _evaluation_arrays(path: Path, settings: TrainSettings) -> Any:
+    """The val of a file, else its test; None where it has neither. One that is damaged is told, not passed over."""
     if settings.evaluate is not None:
-        return data.Arrays(settings.evaluate, "test", transform)
-    for split in ("val", "test"):
-        try:
-            return data.Arrays(path, split, transform)
-        except DataError:
-            continue
-    return None
+        there = data.Arrays.splits(settings.evaluate)
+        return data.Arrays(settings.evaluate, "val" if "val" in there and "test" not in there else "test")
+    there = data.Arrays.splits(path)
+    return next((data.Arrays(path, split) for split in ("val", "test") if split in there), None)
+
+
+def _bring_to(evaluation: Any, channels: int, size: int, whole: bool) -> None:
+    """Give arrays the transform that makes pictures of the training's size of them: all of each where that is whole."""
+    shape = tuple(evaluation[0][0].shape)
+    if shape[0] != channels:
+        raise TrainingError(f"images to evaluate on have {shape[0]} channels, those to train on {channels}")
+    if shape[1:] != (size, size):
+        evaluation.transform = data.eval_transform(size, resize=size if whole else None)
 
 
 def loader(sources: Sources, context: Context, *, training: bool) -> data.Loader:
