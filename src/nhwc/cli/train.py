@@ -160,8 +160,8 @@ def option_names() -> dict[str, str]:
     """What the command calls each setting of TrainSettings."""
     hints = get_type_hints(train, include_extras=True)
     del hints["return"]
-    declared = {name: hint.__metadata__[0].param_decls for name, hint in hints.items()}
-    named = {name.rstrip("_"): words[0].partition("/")[0] for name, words in declared.items() if words}
+    words = {name: hint.__metadata__[0].default for name, hint in hints.items()}  # where typer keeps the first name
+    named = {name.rstrip("_"): word.partition("/")[0] for name, word in words.items() if isinstance(word, str)}
     return {**named, "data": "DATA"}
 
 
