@@ -23,10 +23,13 @@ from typer.testing import CliRunner
 import nhwc
 from nhwc.cli import targets, train_display, zoo
 from nhwc.cli.main import app
+from nhwc.cli.train import option_names
 from nhwc.errors import TargetError
 
 ROOT = Path(__file__).resolve().parents[2]
 NET = """
+import time
+
 from torch import nn
 
 def build(num_classes):
@@ -42,6 +45,14 @@ def any_options(**options):
 
 def needs(width, num_classes):
     return build(num_classes)
+
+def slow(num_classes):
+    made = build(num_classes)
+    made.register_forward_hook(lambda *_: time.sleep(0.6))
+    return made
+
+def other_name(n_classes):
+    return build(n_classes)
 """
 SMALL = """--arch net.py:build --samples 32 --size 8 --classes 3 --batch 8 --epochs 2 --print-every 2
     --no-tensorboard""".split()
@@ -81,9 +92,9 @@ def asked(net: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., nhwc.Trai
 
 
 def test_the_defaults_are_those_of_the_settings(asked: Callable[..., nhwc.TrainSettings]) -> None:
-    assert asked("synthetic", "--arch", "net.py:build") == nhwc.TrainSettings("synthetic")
-    assert asked("synthetic") == nhwc.TrainSettings("synthetic", size=224)
-    assert asked("some.npz") == nhwc.TrainSettings("some.npz")
+    assert asked("synthetic", "--arch", "net.py:build") == nhwc.TrainSettings("synthetic", arch="net.py:build")
+    assert asked("synthetic") == nhwc.TrainSettings("synthetic", size=224, arch="resnet18")
+    assert asked("some.npz") == nhwc.TrainSettings("some.npz", arch="resnet18")
 
 
 def test_every_setting_has_an_option(asked: Callable[..., nhwc.TrainSettings]) -> None:
@@ -95,6 +106,7 @@ def test_every_setting_has_an_option(asked: Callable[..., nhwc.TrainSettings]) -
     found = asked("data", "--arch", "net.py:build", *words.split())
     assert found == nhwc.TrainSettings(
         data="data",
+        arch="net.py:build",
         folder=Path("run"),
         epochs=7,
         batch=9,
@@ -152,10 +164,21 @@ def test_the_size_is_that_of_the_architecture_unless_it_is_given(asked: Callable
         ("synthetic --arch resnet81", "no model named 'resnet81' .* did you mean resnet18"),
         ("synthetic --arch fcn_resnet50", "fcn_resnet50 is no classifier of images"),
         ("synthetic --arch gone.py:build", "no file gone.py"),
-        ("synthetic --amp fp8", "amp 'fp8' is unknown; use bf16 or fp16"),
-        ("nowhere", "data 'nowhere' is neither a folder"),
+        ("synthetic --amp fp8", "--amp 'fp8' is unknown; use bf16 or fp16"),
+        ("nowhere", "DATA 'nowhere' is neither a folder"),
         ("synthetic --kernels --compile", "kernels step aside under torch.compile"),
-        ("synthetic --resume", "need a folder with checkpoints"),
+        ("synthetic --resume", "--resume and --save-every need a folder with checkpoints; name one as --folder"),
+        ("synthetic --evaluate", "--evaluate needs a checkpoint: --folder DIR --resume names its last, or --from FILE"),
+        ("synthetic --folder x --resume --evaluate --size 8 --arch net.py:build", "no checkpoint in x"),
+        ("synthetic --warmup 9 --epochs 8", "--warmup is 9.0, more than --epochs, 8"),
+        ("synthetic --steps 0", "--steps is 0; it must be a number of at least 1"),
+        ("synthetic --mean 123,116,103", "--mean is .*of images scaled to 0 to 1"),
+        ("synthetic --samples 3 --arch net.py:build", "fewer than one batch of 32; give --batch 3 or less"),
+        (
+            "synthetic --tensorboard --size 8 --arch net.py:build",
+            "--tensorboard needs a folder to write to; name one as --folder",
+        ),
+        ("synthetic --arch net.py:other_name", "needs n_classes; name the argument for it num_classes, or wrap it"),
         ("synthetic --arch net.py:needs --classes 3", "needs width; wrap it in a function"),
         ("synthetic --device nothing --arch net.py:build", "device 'nothing' cannot be used"),
         ("", "missing argument"),
@@ -191,11 +214,32 @@ def test_a_run_goes_on(invoke: Invoke, net: Path) -> None:
     assert invoke("synthetic", *SMALL, "--folder", "run", "--steps", "3").exit_code == 0
     refused = invoke("synthetic", *SMALL, "--folder", "run")
     assert (refused.exit_code, refused.stdout) == (2, "")
-    assert "go on from them with resume" in refused.stderr
+    assert "go on from them with --resume" in refused.stderr
     result = invoke("synthetic", *SMALL, "--folder", "run", "--resume")
     assert result.stdout.startswith("going on from run/last.pt\n")
+    assert "not as in the checkpoint: --steps 3 → none; give every setting again that shall stay" in result.stdout
     judged = invoke("synthetic", *SMALL, "--folder", "run", "--resume", "--evaluate")
     assert "evaluation after epoch 2: loss" in judged.stdout
+    assert "images/s" not in judged.stdout
+    other = invoke("synthetic", *SMALL, "--folder", "run", "--resume", "--optimizer", "adamw")
+    assert "was written with sgd, now adamw; give --optimizer sgd" in other.stderr
+    done = invoke("synthetic", *SMALL, "--folder", "run", "--resume")
+    assert "already done; raise --epochs to go on\n" in done.stdout
+
+
+def test_a_checkpoint_of_another_architecture_names_it(invoke: Invoke, net: Path) -> None:
+    assert invoke("synthetic", *SMALL, "--folder", "run", "--steps", "1").exit_code == 0
+    words = [*SMALL, "--arch", "squeezenet1_1", "--size", "32"]
+    result = invoke("synthetic", *words, "--folder", "run", "--from", "run/last.pt", "--evaluate")
+    assert result.exit_code == 2
+    assert "; it was of net.py:build; give --arch net.py:build" in " ".join(result.stderr.split())
+
+
+def test_every_setting_is_called_as_its_option() -> None:
+    names = option_names()
+    assert {each.name for each in fields(nhwc.TrainSettings)} <= names.keys()
+    wanted = {"evaluate": "--val", "evaluate_only": "--evaluate", "decay": "--step-factor", "compile": "--compile"}
+    assert {name: names[name] for name in wanted} == wanted
 
 
 def test_only_the_first_rank_speaks(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -268,7 +312,7 @@ def test_an_interrupt_ends_cleanly_with_a_checkpoint(number: int, net: Path) -> 
         process.kill()
     assert process.returncode == 130, err
     assert err == "nhwc: interrupted\n"
-    stopped = re.search(r"stopped in epoch (\d+) after step (\d); go on from run with resume", out)
+    stopped = re.search(r"stopped in epoch (\d+) after step (\d); go on from run with --resume", out)
     assert stopped is not None, out
     place = torch.load(net / "run" / "last.pt", weights_only=True)["place"]
     assert (place["epoch"], place["step"]) == (int(stopped[1]), int(stopped[2]))
@@ -311,12 +355,20 @@ def test_a_worker_that_is_killed_under_torchrun_costs_no_more_than_the_steps_sin
 
 
 @pytest.mark.slow
-def test_an_interrupt_under_torchrun_ends_with_a_checkpoint(net: Path) -> None:
-    words = ["synthetic", *SMALL, "--epochs", "100000", "--folder", "run", "--print-every", "1"]
+@pytest.mark.parametrize(
+    ("words", "sign"),
+    [
+        ("--epochs 100000 --print-every 1", "epoch 2 "),
+        ("--arch net.py:slow --samples 3200 --print-every 1000", "200 steps an epoch"),
+    ],
+    ids=["quick", "slow steps and no line of the log"],
+)
+def test_an_interrupt_under_torchrun_ends_with_a_checkpoint(words: str, sign: str, net: Path) -> None:
+    further = ["synthetic", *SMALL, "--folder", "run", *words.split()]
     listens = f"import signal, runpy, sys; signal.signal({int(signal.SIGINT)}, signal.default_int_handler)"
     launcher = f"{listens}; sys.argv[0] = 'run'; runpy.run_module('torch.distributed.run', run_name='__main__')"
     process = subprocess.Popen(
-        [sys.executable, "-c", launcher, *"--standalone --nproc-per-node 2 -m nhwc train".split(), *words],
+        [sys.executable, "-c", launcher, *"--standalone --nproc-per-node 2 -m nhwc train".split(), *further],
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
@@ -327,13 +379,14 @@ def test_an_interrupt_under_torchrun_ends_with_a_checkpoint(net: Path) -> None:
     try:
         assert process.stdout is not None
         for line in process.stdout:
-            if line.startswith("epoch 2 "):
+            if line.startswith(sign):
+                time.sleep(3 if "slow" in words else 0)  # into the steps, of which no line tells
                 os.killpg(process.pid, signal.SIGINT)  # as a terminal does: torchrun and its workers get it
                 break
         out, err = process.communicate(timeout=100)
     finally:
         end_with_workers(process)
-    stopped = re.search(r"stopped in epoch (\d+) after step (\d); go on from run with resume", out)
+    stopped = re.search(r"stopped in epoch (\d+) after step (\d); go on from run with --resume", out)
     assert stopped is not None, err
     place = torch.load(net / "run" / "last.pt", weights_only=True)["place"]
     assert (place["epoch"], place["step"]) == (int(stopped[1]), int(stopped[2]))

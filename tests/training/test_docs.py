@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import re
+from dataclasses import fields
 from pathlib import Path
 
 import pytest
 from typer.testing import CliRunner
 
+from nhwc import TrainSettings
 from nhwc.cli.main import app
+from nhwc.cli.train import option_names
 
 PAGE = (Path(__file__).resolve().parents[2] / "docs" / "train.md").read_text(encoding="utf-8")
 
@@ -27,3 +30,12 @@ def test_the_page_names_every_option() -> None:
     options = set(re.findall(r"^\W*(--[a-z-]+)", told, re.MULTILINE)) - {"--help", "--debug"}
     assert len(options) > 35
     assert options - set(re.findall(r"--[a-z-]+", PAGE)) == set()
+
+
+def test_the_page_says_what_options_are_called_in_python() -> None:
+    (table,) = re.findall(r"^\| Option \| In `TrainSettings` \|\n(.*?)\n\n", PAGE, re.MULTILINE | re.DOTALL)
+    for setting, option in option_names().items():
+        if setting in {each.name for each in fields(TrainSettings)} and setting != option.lstrip("-").replace("-", "_"):
+            rows = [row for row in table.splitlines() if re.match(rf"\| `{option}\b", row)]
+            assert any(f"`{setting}" in row for row in rows), setting
+    assert "sinks=[nhwc.training.TextLog(print)]" in PAGE

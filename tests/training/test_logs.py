@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
+from dataclasses import replace
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -15,7 +16,7 @@ import nhwc
 from nhwc.errors import TrainingError
 from nhwc.training import JsonLog, TextLog
 from nhwc.training.logs import TensorBoard, cut_after
-from nhwc.training.records import EvaluationRecord, StepRecord, evaluation_line
+from nhwc.training.records import EvaluationRecord, StepRecord, evaluation_line, step_line
 
 STEP = StepRecord(0, 2, 4, 2, 0.25, 0.5, 32.0, 16.0, 1.5, 1.75, 50.0, 40.0, 100.0, 90.0, 0.1)
 EVALUATION = EvaluationRecord(0, 4, 40, 1.5, 1.25, 75.0, 100.0)
@@ -41,6 +42,8 @@ def test_lines_of_text() -> None:
     ]
     averaged = EvaluationRecord(0, 4, 40, 1.5, 1.25, 75.0, 100.0, averaged=True)
     assert evaluation_line(averaged).startswith("evaluation of the averaged weights after epoch 0")
+    exploded = replace(STEP, loss=3.25e29, average_loss=float("1e12"))
+    assert "  loss 3.250e+29 (1.000e+12)  " in step_line(exploded)
 
 
 def test_lines_of_json() -> None:

@@ -85,7 +85,7 @@ def test_a_model_without_parameters() -> None:
 
 
 def test_a_loss_that_is_no_number_ends_the_run_and_saves_nothing(tmp_path: Any) -> None:
-    with pytest.raises(TrainingError, match=r"the loss is (nan|inf) at epoch 0, step [2-4]; try a lower lr"):
+    with pytest.raises(TrainingError, match=r"the loss is (nan|inf) at epoch 0, step [2-4]; try a lower lr, .*fp16$"):
         train(settings(lr=1e30, folder=tmp_path), certain)
     assert not (tmp_path / "last.pt").exists()
 
@@ -132,6 +132,10 @@ def test_accumulated_batches_are_one_step_of_the_mean_gradient() -> None:
 def test_the_rest_of_an_epoch_is_a_smaller_step() -> None:
     kept = train(settings(batch=8, samples=40, accumulate=2, epochs=1))
     assert [(each.step, each.steps) for each in kept.steps] == [(1, 3), (2, 3), (3, 3)]
+    assert kept.notes[2] == "3 steps an epoch, of 16 images (its last of 8), 1 process on cpu"
+    few = train(settings(batch=8, samples=40, accumulate=9, epochs=1))
+    assert [(each.step, each.steps) for each in few.steps] == [(1, 1)]
+    assert few.notes[2] == "1 steps an epoch, of 40 images (fewer batches than accumulate 9), 1 process on cpu"
 
 
 @pytest.mark.parametrize(("amp", "dtype"), [("bf16", torch.bfloat16), ("fp16", torch.float16), (None, torch.float32)])

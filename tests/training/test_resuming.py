@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+import json
+import shutil
+import signal
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
-from training.runs import Kept, resumed, settings, train
+from training.runs import Kept, resumed, settings, tiny, train
 
+import nhwc
 from nhwc.errors import CheckpointError
 
 pytestmark = pytest.mark.usefixtures("few_threads")
@@ -89,7 +94,16 @@ def test_more_epochs_go_on_from_the_end(tmp_path: Path) -> None:
 
 def test_the_end_of_a_run_has_nothing_to_resume(tmp_path: Path) -> None:
     train(settings(folder=tmp_path, epochs=1))
-    assert train(settings(folder=tmp_path, epochs=1, resume=True)).steps == []
+    kept = train(settings(folder=tmp_path, epochs=1, resume=True))
+    assert kept.steps == []
+    assert "already done; raise epochs to go on" in kept.notes
+    assert "4 steps, 1 epochs" in kept.notes
+    assert "images/s" not in "".join(kept.notes)
+    train(settings(folder=tmp_path / "short", max_steps=2))
+    assert (
+        "already done; raise max_steps to go on"
+        in train(settings(folder=tmp_path / "short", max_steps=2, resume=True)).notes
+    )
 
 
 def test_resume_without_a_checkpoint_begins(tmp_path: Path) -> None:
@@ -125,15 +139,17 @@ def test_averaging_can_begin_at_a_checkpoint(tmp_path: Path) -> None:
         ({"resume": True, "seed": 1}, "middle of epoch 0 of a run with seed 0, now 1; go on with the same data"),
         ({"resume": True, "batch": 16}, "images per step 8, now 16"),
         ({"resume": True, "samples": 64}, "images 32, now 64"),
-        ({"resume": True, "classes": 5}, "not of this model and optimizer: .*8.weight"),
-        ({"resume": True, "optimizer": "adamw"}, "not of this model and optimizer"),
+        ({"resume": True, "classes": 5}, r"not of this model and optimizer: .*8\.weight.*; it had 3 classes, now 5"),
+        ({"resume": True, "optimizer": "adamw"}, "was written with sgd, now adamw; give optimizer sgd"),
+        ({"resume": True, "arch": "other", "classes": 5}, "; it was of tiny; give arch tiny; it had 3"),
         ({"resume": "gone.pt"}, "there is no checkpoint gone.pt"),
     ],
     ids=lambda value: str(value) if isinstance(value, dict) else "",
 )
 def test_what_cannot_be_resumed(changes: dict[str, Any], sentence: str, tmp_path: Path) -> None:
-    train(settings(folder=tmp_path), stop_at=2)
+    train(settings(folder=tmp_path, arch="tiny"), stop_at=2)
     before = (tmp_path / "last.pt").read_bytes()
+    changes = {"arch": "tiny", **changes}
     if isinstance(changes.get("resume"), str):
         changes = {"resume": Path(changes["resume"]), "folder": tmp_path / "new"}
     with pytest.raises(CheckpointError, match=sentence):
@@ -177,6 +193,8 @@ def test_evaluation_alone(tmp_path: Path) -> None:
     alone = train(settings(folder=tmp_path, resume=True, evaluate_only=True))
     assert [(each.loss, each.top1) for each in alone.evaluations] == list(whole.judged().values())
     assert (alone.steps, (tmp_path / "last.pt").read_bytes()) == ([], before)
+    assert len(alone.notes) == 3
+    assert alone.notes[-1] == "3 images of 3 classes to evaluate on"
 
 
 def test_with_larger_batches_from_an_epoch_on_the_rate_goes_on_where_it_was(tmp_path: Path) -> None:
@@ -195,3 +213,70 @@ def test_an_evaluation_alone_writes_nothing(tmp_path: Path) -> None:
     for source in (True, tmp_path / "previous.pt"):
         train(settings(folder=tmp_path, resume=source, evaluate_only=True))
     assert {path: path.read_bytes() for path in tmp_path.iterdir()} == before
+
+
+def test_evaluation_of_a_folder_without_a_checkpoint_makes_nothing(tmp_path: Path) -> None:
+    folder = tmp_path / "run"
+    with pytest.raises(CheckpointError, match=f"no checkpoint in {folder}"):
+        train(settings(folder=folder, resume=True, evaluate_only=True))
+    assert not folder.exists()
+    with pytest.raises(CheckpointError, match=r"is a folder; give a checkpoint in it, such as .*last\.pt"):
+        train(settings(resume=tmp_path, evaluate_only=True))
+
+
+def test_evaluation_is_of_the_average_where_there_is_one(tmp_path: Path) -> None:
+    whole = train(settings(folder=tmp_path, epochs=1, ema=0.9, optimizer="adamw", lr=0.01))
+    alone = train(settings(folder=tmp_path, resume=True, evaluate_only=True))
+    assert [(each.loss, each.averaged) for each in alone.evaluations] == [(whole.evaluations[0].loss, True)]
+    assert len(alone.notes) == 3
+    train(settings(folder=tmp_path / "raw", epochs=1))
+    raw = train(settings(folder=tmp_path / "raw", resume=True, evaluate_only=True, ema=0.9))
+    assert not raw.evaluations[0].averaged
+
+
+def test_an_evaluation_says_what_is_not_as_it_was(tmp_path: Path) -> None:
+    train(settings(folder=tmp_path, epochs=1, mean=(0.1, 0.2, 0.3)))
+    alone = train(settings(folder=tmp_path, resume=True, evaluate_only=True, size=12, lr=0.3))
+    assert alone.notes[1] == (
+        "not as in the checkpoint: size 10 → 12, mean 0.1,0.2,0.3 → none; give every setting again that shall stay"
+    )
+
+
+def test_an_evaluation_can_be_interrupted(tmp_path: Path) -> None:
+    train(settings(folder=tmp_path, epochs=1))
+
+    class Interrupting(Kept):
+        def advance(self, stage: str, done: int, total: int) -> None:
+            signal.raise_signal(signal.SIGINT)
+
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    try:
+        with pytest.raises(KeyboardInterrupt):
+            nhwc.train(tiny, settings(folder=tmp_path, resume=True, evaluate_only=True), sinks=[Interrupting()])
+    finally:
+        signal.signal(signal.SIGINT, before)
+
+
+def test_a_run_that_goes_on_says_what_is_not_as_it_was(tmp_path: Path) -> None:
+    train(settings(folder=tmp_path, epochs=1))
+    again = train(settings(folder=tmp_path, epochs=2, lr=0.3, amp="bf16", print_every=2, resume=True))
+    assert again.notes[1] == (
+        "not as in the checkpoint: epochs 1 → 2, amp none → bf16, lr 0.05 → 0.3; give every setting again that shall "
+        "stay"
+    )
+    same = train(settings(folder=tmp_path, epochs=2, lr=0.3, amp="bf16", resume=True))
+    assert not [note for note in same.notes if "checkpoint" in note]
+
+
+def test_a_checkpoint_knows_its_model_and_its_classes(tmp_path: Path, textures: Path) -> None:
+    asked = settings(data=str(textures), size=16, batch=16, max_steps=1, arch="tiny", folder=tmp_path / "run")
+    train(asked)
+    state = torch.load(tmp_path / "run" / "last.pt", weights_only=True)
+    start = json.loads((tmp_path / "run" / "log.jsonl").read_text().partition("\n")[0])
+    for found in (state, start):
+        assert (found["settings"]["arch"], found["classes"]) == ("tiny", ["brick", "grass", "gravel"])
+    shutil.copytree(textures, tmp_path / "data")
+    for part in ("train", "val"):
+        (tmp_path / "data" / part / "grass").rename(tmp_path / "data" / part / "fern")
+    said = train(replace(asked, data=str(tmp_path / "data"), resume=True)).notes
+    assert "class 1 is fern, in the checkpoint it was grass: compare the data" in said

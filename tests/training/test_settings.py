@@ -7,9 +7,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from training.runs import tiny
 
+import nhwc
 from nhwc import TrainSettings
 from nhwc.errors import TrainingError
+from nhwc.training import naming
 from nhwc.training.schedules import learning_rate
 
 
@@ -29,7 +32,9 @@ from nhwc.training.schedules import learning_rate
         ({"save_every": 0, "folder": Path("run")}, "save_every is 0"),
         ({"label_smoothing": 1.0}, "label_smoothing is 1.0; it must be at least 0 and less than 1"),
         ({"ema": 1.0}, "ema is 1.0"),
-        ({"std": (0.1, 0.0, 0.1)}, "give a number per channel, above 0"),
+        ({"std": (0.1, 0.0, 0.1)}, "give a number per channel, of images scaled to 0 to 1: above 0 and at most 1"),
+        ({"mean": (123.7, 116.3, 103.5)}, "of images scaled to 0 to 1: at least 0 and at most 1"),
+        ({"mean": (float("nan"),)}, "mean is .nan,.; give a number per channel"),
         ({"mean": ()}, "give a number per channel"),
         ({"kernels": True, "compile": True}, "kernels step aside under torch.compile"),
         ({"kernels": True, "channels_last": "false"}, "kernels serve channels last alone"),
@@ -43,6 +48,23 @@ from nhwc.training.schedules import learning_rate
 def test_settings_that_make_no_sense(changes: dict[str, Any], sentence: str) -> None:
     with pytest.raises(TrainingError, match=sentence):
         TrainSettings("synthetic", **changes)
+
+
+def test_data_is_a_name() -> None:
+    assert TrainSettings(Path("photographs")).data == "photographs"  # type: ignore[arg-type]
+    with pytest.raises(
+        TrainingError, match=r"data is of type list; it must be a folder.*write a loop with nhwc.data.Loader"
+    ):
+        TrainSettings([(0, 1)])  # type: ignore[arg-type]
+    with pytest.raises(TrainingError, match=r"settings are of type list; pass nhwc.TrainSettings"):
+        nhwc.train(tiny, [(0, 1)])  # type: ignore[arg-type]
+
+
+def test_settings_are_called_as_the_asker_calls_them() -> None:
+    with naming({"max_steps": "--steps"}), pytest.raises(TrainingError, match=r"^--steps is 0"):
+        TrainSettings("synthetic", max_steps=0)
+    with pytest.raises(TrainingError, match=r"^max_steps is 0"):
+        TrainSettings("synthetic", max_steps=0)
 
 
 def test_settings_are_plain_for_checkpoints_and_logs() -> None:

@@ -8,7 +8,7 @@ from nhwc.api.switching import kernels_on
 from nhwc.api.training import train
 from nhwc.api.verifying import VerifyReport, load_verification, verify
 from nhwc.machine import conditions
-from nhwc.training import JsonLog, TextLog, TrainReport, TrainSettings
+from nhwc.training import JsonLog, TextLog, TrainReport, TrainSettings, naming
 
 __all__ = [
     "AuditReport",
@@ -30,6 +30,7 @@ __all__ = [
     "load_bench",
     "load_report",
     "load_verification",
+    "naming",
     "print_report",
     "record",
     "render",

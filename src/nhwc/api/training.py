@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 
 from torch import nn
 
+from nhwc.errors import TrainingError
 from nhwc.training import Sink, TrainReport, TrainSettings
 
 
@@ -21,7 +22,7 @@ def train(
         that makes one for a number of classes, called after seeding, so that the whole run repeats.
     settings: a ``TrainSettings``.
     sinks: objects that are told what happens, on rank 0, besides the log in ``settings.folder``: they have the methods
-        of ``nhwc.training.Sink``.
+        of ``nhwc.training.Sink``. ``nhwc.training.TextLog(print)`` prints lines; without a sink nothing is printed.
 
     Ctrl-C and SIGTERM end the run after the step it is in, with a checkpoint; then KeyboardInterrupt is raised. Raises
     TrainingError, CheckpointError, DataError and ModelError, each in one sentence.
@@ -33,6 +34,12 @@ def train(
     >>> train(linear, asked).updates
     8
     """
+    given: object = settings
+    if not isinstance(given, TrainSettings):
+        raise TrainingError(
+            f"settings are of type {type(given).__name__}; pass nhwc.TrainSettings(data, ...), or for a "
+            "Dataset of your own write a loop with nhwc.data.Loader"
+        )
     from nhwc.training.run import run  # it loads torch.distributed, which no other verb needs
 
     return run(model, settings, sinks)

@@ -144,9 +144,13 @@ def _called(text: str, found: object, offered: Mapping[str, object]) -> Target:
     given = {name: value for name, value in offered.items() if _takes(found, name)}
     needed = [name for name in _needed(found) if name not in given]
     if needed:
+        lacking = [name for name in offered if name not in given]
+        named = f"name the argument for it {lacking[0]}, or " if lacking else ""
+        taken = "takes none" if not offered else f"takes {' and '.join(offered)} alone"
+        called_with = f"with {' and '.join(offered)} alone" if offered else "without arguments"
         raise TargetError(
-            f"{text} is called without arguments, but needs {' and '.join(needed)}; "
-            "wrap it in a function that takes none and passes what it needs"
+            f"{text} is called {called_with}, but needs {' and '.join(needed)}; "
+            f"{named}wrap it in a function that {taken} and passes what it needs"
         )
     made = _guarded(text, lambda: found(**given))
     if isinstance(made, nn.Module):

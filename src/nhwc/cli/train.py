@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import fields
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, get_type_hints
 
 import typer
 
@@ -129,6 +129,8 @@ def train(
             raise TargetError(f"--format {format_!r} is unknown; the formats are {', '.join(_FORMATS)}")
         if resume and from_ is not None:
             raise TargetError("--resume and --from both say where to go on from; leave one out")
+        if evaluate_only and not resume and from_ is None:
+            raise TargetError("--evaluate needs a checkpoint: --folder DIR --resume names its last, or --from FILE one")
         statistics = {name: _numbers(f"--{name}", text) for name, text in (("mean", mean), ("std", std))}
         targets.check(arch)
 
@@ -138,19 +140,29 @@ def train(
             import torch
 
             torch.set_num_threads(threads)
-        chosen = targets.classifier(arch)
-        plain = {field.name: given[field.name] for field in fields(api.TrainSettings) if field.name in given}
-        settings = api.TrainSettings(
-            **{
-                **plain,
-                **statistics,
-                "compile": compile_,
-                "resume": from_ or resume,
-                "size": chosen.size if size is None and not data.endswith(".npz") else size,
-            }
-        )
-        with showing(format_) as sinks:
-            api.train(chosen.build, settings, sinks=sinks)
+        with api.naming(option_names()):
+            chosen = targets.classifier(arch)
+            plain = {field.name: given[field.name] for field in fields(api.TrainSettings) if field.name in given}
+            settings = api.TrainSettings(
+                **{
+                    **plain,
+                    **statistics,
+                    "compile": compile_,
+                    "resume": from_ or resume,
+                    "size": chosen.size if size is None and not data.endswith(".npz") else size,
+                }
+            )
+            with showing(format_) as sinks:
+                api.train(chosen.build, settings, sinks=sinks)
+
+
+def option_names() -> dict[str, str]:
+    """What the command calls each setting of TrainSettings."""
+    hints = get_type_hints(train, include_extras=True)
+    del hints["return"]
+    words = {name: hint.__metadata__[0].default for name, hint in hints.items()}  # where typer keeps the first name
+    named = {name.rstrip("_"): word.partition("/")[0] for name, word in words.items() if isinstance(word, str)}
+    return {**named, "data": "DATA"}
 
 
 def _numbers(option: str, text: str | None) -> tuple[float, ...] | None:

@@ -6,6 +6,7 @@ from nhwc.training.logs import JsonLog, TextLog
 from nhwc.training.records import EvaluationRecord, Sink, StepRecord, evaluation_line, step_line
 from nhwc.training.result import TrainReport
 from nhwc.training.settings import WORDS, TrainSettings
+from nhwc.training.spelling import naming
 
 __all__ = [
     "WORDS",
@@ -17,5 +18,6 @@ __all__ = [
     "TrainReport",
     "TrainSettings",
     "evaluation_line",
+    "naming",
     "step_line",
 ]

@@ -11,6 +11,7 @@ from typing import IO, Any, cast
 import torch
 
 from nhwc.errors import CheckpointError
+from nhwc.training.spelling import spelled
 
 #: Version of what a checkpoint holds; one with a higher number comes from a newer nhwc.
 VERSION = 1
@@ -61,7 +62,7 @@ class Checkpoints:
             left = "there is none before it" if kept is None else f"{kept} is intact"
             raise CheckpointError(
                 f"the checkpoint {self.last} cannot be written: {error.strerror or error}; {left}; "
-                "make room and go on from there with resume"
+                f"make room and go on from there with {spelled('resume')}"
             ) from error
 
     def _unnamed(self, path: Path) -> Path:
@@ -96,6 +97,8 @@ class Checkpoints:
 
 def read(path: Path) -> dict[str, Any]:
     """The checkpoint at ``path``, on the CPU; nothing in it can run code. Raises CheckpointError."""
+    if path.is_dir():
+        raise CheckpointError(f"{path} is a folder; give a checkpoint in it, such as {path / 'last.pt'}")
     try:
         _require_whole(path)
         state = torch.load(path, map_location="cpu", weights_only=True)

@@ -10,6 +10,7 @@ from nhwc import distributed
 from nhwc.errors import TrainingError
 from nhwc.training import ranks
 from nhwc.training.settings import TrainSettings
+from nhwc.training.spelling import spelled
 from nhwc.training.stopping import StopRequest
 
 
@@ -46,5 +47,5 @@ def device_of(settings: TrainSettings, world: distributed.World) -> torch.device
         torch.empty(1, device=device)
     except (RuntimeError, AssertionError, NotImplementedError) as error:
         first = str(error).partition("\n")[0]
-        raise TrainingError(f"device {settings.device!r} cannot be used: {first}") from error
+        raise TrainingError(f"{spelled('device')} {settings.device!r} cannot be used: {first}") from error
     return device

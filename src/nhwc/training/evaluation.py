@@ -14,13 +14,13 @@ from torch.distributed.fsdp import FSDPModule
 from nhwc.errors import TrainingError
 from nhwc.formats import to_format
 from nhwc.training import ranks
+from nhwc.training.agreement import Agreement
 from nhwc.training.context import Context
 from nhwc.training.metrics import Sums, called, loss_of, means
 from nhwc.training.precision import Precision
 from nhwc.training.preparation import Prepared
 from nhwc.training.progress import Place
 from nhwc.training.records import EvaluationRecord
-from nhwc.training.stopping import Stopping
 
 Advance = Callable[[str, int, int], None]
 
@@ -43,7 +43,7 @@ def evaluating(model: nn.Module) -> Iterator[None]:
 class Judge:
     """Evaluates a model, or its average where there is one, on the batches of ``loader``: this rank's part of the data.
 
-    classes: of the data. shape: of an image, (C, H, W).
+    averaged: whether what it evaluates are averaged weights. classes: of the data. shape: of an image, (C, H, W).
     """
 
     def __init__(
@@ -52,13 +52,15 @@ class Judge:
         loader: Any,
         precision: Precision,
         context: Context,
+        agreement: Agreement,
         classes: int,
         shape: tuple[int, int, int],
     ) -> None:
         self._model = prepared.core if prepared.average is None else prepared.average.model
-        self._averaged = prepared.average is not None
+        self.averaged = prepared.average is not None
         self._format = prepared.memory_format
         self._loader, self._precision, self._context = loader, precision, context
+        self._agreement = agreement
         self._classes, self._shape = classes, shape
 
     @property
@@ -73,8 +75,8 @@ class Judge:
     def judge(self, place: Place, advance: Advance) -> EvaluationRecord:
         """Loss (without smoothing) and accuracy over the data of all ranks, each image counted once.
 
-        advance: called with ("evaluation", batches done, batches). Raises Stopping where that was asked for of a single
-        process, TrainingError where no image can be read.
+        advance: called with ("evaluation", batches done, batches). Raises Stopping where that was asked for,
+        TrainingError where no image can be read.
         """
         began = time.perf_counter()
         with evaluating(self._model):
@@ -89,7 +91,7 @@ class Judge:
             loss=found.loss,
             top1=found.top1,
             top5=found.top5,
-            averaged=self._averaged,
+            averaged=self.averaged,
         )
 
     def _sums(self, advance: Advance) -> Tensor:
@@ -104,15 +106,15 @@ class Judge:
             sums.add(logits, targets, loss)
             done += 1
             advance("evaluation", done, most)
-            if self._context.stop.made and self._context.world.size == 1:
-                raise Stopping
-        if self._context.sharded:
-            self._keep_up(most - done)
+            self._agreement.after_step()
+        for _ in range(most - done):  # as many steps as the rank with most batches
+            if self._context.sharded:
+                self._keep_up()
+            self._agreement.after_step()
         return sums.values
 
-    def _keep_up(self, count: int) -> None:
-        """Call the model as often as the rank with most batches does, on an image that counts for nothing."""
+    def _keep_up(self) -> None:
+        """Call the model because other ranks do, on an image that counts for nothing."""
         blank = torch.zeros((1, *self._shape), device=self._context.device)
-        for _ in range(count):
-            with self._precision.autocast():
-                called(self._model, to_format(blank, self._format))
+        with self._precision.autocast():
+            called(self._model, to_format(blank, self._format))

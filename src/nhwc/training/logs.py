@@ -14,6 +14,7 @@ from typing import Any
 from nhwc.errors import TrainingError
 from nhwc.training.records import EvaluationRecord, Sink, StepRecord, evaluation_line, step_line
 from nhwc.training.settings import TrainSettings
+from nhwc.training.spelling import spelled
 
 #: Version of the JSON lines, in the line of kind "start" that every part of a run begins with.
 VERSION = 1
@@ -78,13 +79,13 @@ def _finite(value: Any) -> Any:
 
 
 class JsonFile(JsonLog):
-    """The same in a file, each part of a run after a line of kind "start" with its settings.
+    """The same in a file, each part of a run after a line of kind "start" with its settings and classes.
 
     update: the step that the run goes on from; lines of later steps are from a run that was cut short, and go.
     Raises TrainingError, then or at any line, where the file cannot be written.
     """
 
-    def __init__(self, path: Path, settings: dict[str, Any], update: int) -> None:
+    def __init__(self, path: Path, settings: dict[str, Any], update: int, classes: Sequence[str]) -> None:
         super().__init__(self._append)
         self._path = path
         try:
@@ -93,7 +94,7 @@ class JsonFile(JsonLog):
             self._file = path.open("a", encoding="utf-8")
         except OSError as error:
             raise self._cannot(error) from error
-        self.line("start", {"version": VERSION, "update": update, "settings": settings})
+        self.line("start", {"version": VERSION, "update": update, "settings": settings, "classes": [*classes]})
 
     def _append(self, line: str) -> None:
         try:
@@ -143,7 +144,9 @@ class TensorBoard:
 
     def __init__(self, folder: Path, update: int) -> None:
         if not installed():
-            raise TrainingError("tensorboard is not installed; pip install tensorboard, or leave out --tensorboard")
+            raise TrainingError(
+                f"tensorboard is not installed; pip install tensorboard, or leave out {spelled('tensorboard')}"
+            )
         from torch.utils.tensorboard import SummaryWriter
 
         # purge_step hides what a run that was cut short wrote of later steps.
@@ -172,7 +175,7 @@ def installed() -> bool:
     return importlib.util.find_spec("tensorboard") is not None
 
 
-def open_sinks(settings: TrainSettings, update: int) -> list[Sink]:
+def open_sinks(settings: TrainSettings, update: int, classes: Sequence[str]) -> list[Sink]:
     """The logs in the run's folder, for a run that goes on from step ``update``; an evaluation alone writes none.
 
     Raises TrainingError.
@@ -181,9 +184,9 @@ def open_sinks(settings: TrainSettings, update: int) -> list[Sink]:
         return []
     if settings.folder is None:
         if settings.tensorboard:
-            raise TrainingError("tensorboard needs a folder to write to; name one as folder")
+            raise TrainingError(f"{spelled('tensorboard')} needs a folder to write to; name one as {spelled('folder')}")
         return []
-    own: list[Sink] = [JsonFile(settings.folder / "log.jsonl", settings.as_plain(), update)]
+    own: list[Sink] = [JsonFile(settings.folder / "log.jsonl", settings.as_plain(), update, classes)]
     if settings.tensorboard or (settings.tensorboard is None and installed()):
         own.append(TensorBoard(settings.folder / "tensorboard", update))
     return own

@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from nhwc import kernels
 from nhwc.errors import TrainingError, printable
 from nhwc.training import ranks
+from nhwc.training.agreement import Agreement
 from nhwc.training.context import Context
 from nhwc.training.evaluation import Judge
 from nhwc.training.logs import Sinks, open_sinks
@@ -23,6 +24,7 @@ from nhwc.training.result import TrainReport
 from nhwc.training.schedules import learning_rate
 from nhwc.training.shares import Shares, Stopwatch
 from nhwc.training.sources import Sources, loader
+from nhwc.training.spelling import spelled
 from nhwc.training.steps import Stepper
 from nhwc.training.stopping import Stopping
 
@@ -44,10 +46,11 @@ class Training:
         self._stepper = Stepper(
             prepared, optimizer, precision, settings, sources.classes, self._numbers.sums, self._watch
         )
+        self._agreement = Agreement(context)
         self._judge: Judge | None = None
         if sources.evaluation is not None:
             judged = loader(sources, context, training=False)
-            self._judge = Judge(prepared, judged, precision, context, sources.classes, sources.shape)
+            self._judge = Judge(prepared, judged, precision, context, self._agreement, sources.classes, sources.shape)
         self._images_per_step = settings.batch * settings.accumulate * context.world.size
         order = {
             "seed": settings.seed,
@@ -55,7 +58,9 @@ class Training:
             "images per step": self._images_per_step,
             "steps per epoch": self._steps,
         }
-        self._memory = Memory(prepared, optimizer, precision, self._batches, self._numbers, context, order)
+        self._memory = Memory(
+            prepared, optimizer, precision, self._batches, self._numbers, context, order, sources.names
+        )
         self._place = Place()
         self._evaluation: EvaluationRecord | None = None
         self._best: float | None = None
@@ -68,13 +73,13 @@ class Training:
         """Go on from where the last checkpoint says, to the end; ``sinks`` and the run's own logs are told."""
         notes = self._restore()
         first = self._context.world.rank == 0
-        self._tell = Sinks([*sinks, *open_sinks(self._settings, self._place.update)] if first else [])
+        self._tell = Sinks([*sinks, *self._own_sinks()] if first else [])
         try:
             for note in [*notes, *self._introduction()]:
                 self._tell.note(note)
             self._run()
             report = self._report()
-            for line in report.summary():
+            for line in report.summary(evaluated=self._settings.evaluate_only):
                 self._tell.note(line)
             return report
         finally:
@@ -82,6 +87,9 @@ class Training:
             self._batches.close()
             if self._judge is not None:
                 self._judge.close()
+
+    def _own_sinks(self) -> list[Sink]:
+        return open_sinks(self._settings, self._place.update, self._sources.names)
 
     def _restore(self) -> list[str]:
         found = self._memory.find()
@@ -91,28 +99,47 @@ class Training:
         self._place, notes = self._memory.restore(state)
         self._evaluation = None if state["evaluation"] is None else EvaluationRecord(**state["evaluation"])
         self._best = state["best_top1"]
+        if self._judge is not None and self._settings.evaluate_only:
+            self._judge.averaged = state["average"] is not None
         return [said, *notes]
 
     def _introduction(self) -> list[str]:
-        prepared, sources, size = self._prepared, self._sources, self._context.world.size
+        prepared, sources, settings = self._prepared, self._sources, self._settings
         judged = 0 if sources.evaluation is None else len(sources.evaluation)
-        where = f"{size} process{'es' if size > 1 else ''} on {self._context.device.type}"
         format_, kernels_ = prepared.memory_format.replace("_", " "), "on" if prepared.kernels else "off"
-        lines = [
-            f"weights and batches in {format_} ({prepared.why}), nhwc's kernels {kernels_}",
-            f"{len(sources.training)} images of {sources.classes} classes to train on, {judged} to evaluate on",
-            f"{self._steps} steps an epoch, of {self._images_per_step} images, {where}",
-        ]
-        if size == 1 and (self._settings.fsdp or self._settings.sync_batch_norm):
-            lines.append("there is one process: fsdp and sync_batch_norm change nothing; start several with torchrun")
-        if self._settings.folder is None:
+        first = f"weights and batches in {format_} ({prepared.why}), nhwc's kernels {kernels_}"
+        if settings.evaluate_only:
+            return [first, f"{judged} images of {sources.classes} classes to evaluate on"]
+        images = f"{len(sources.training)} images of {sources.classes} classes to train on, {judged} to evaluate on"
+        lines = [first, images, self._on_steps()]
+        if self._context.world.size == 1 and (settings.fsdp or settings.sync_batch_norm):
+            two = f"{spelled('fsdp')} and {spelled('sync_batch_norm')}"
+            lines.append(f"there is one process: {two} change nothing; start several with torchrun")
+        if settings.folder is None:
             lines.append("no folder is named: nothing will be kept")
         return lines
 
+    def _on_steps(self) -> str:
+        size, batches, accumulate = self._context.world.size, len(self._batches), self._settings.accumulate
+        where = f"{size} process{'es' if size > 1 else ''} on {self._context.device.type}"
+        share = self._settings.batch * size
+        rest = batches % accumulate
+        if batches < accumulate:
+            few = f"fewer batches than {spelled('accumulate')} {accumulate}"
+            return f"{self._steps} steps an epoch, of {share * batches} images ({few}), {where}"
+        last = f" (its last of {share * rest})" if rest else ""
+        return f"{self._steps} steps an epoch, of {self._images_per_step} images{last}, {where}"
+
     def _run(self) -> None:
         if self._settings.evaluate_only:
-            self._evaluate()
+            try:
+                self._evaluate()
+            except Stopping as stopping:
+                raise KeyboardInterrupt from stopping
             return
+        if self._finished():
+            more = spelled("max_steps" if self._at_most() else "epochs")
+            self._tell.note(f"already done; raise {more} to go on")
         try:
             while not self._finished():
                 self._train_epoch()
@@ -123,7 +150,8 @@ class Training:
                 self._save(best=better)
         except Stopping as stopping:
             self._save(best=False)
-            kept = "" if self._settings.folder is None else f"; go on from {self._settings.folder} with resume"
+            folder = self._settings.folder
+            kept = "" if folder is None else f"; go on from {folder} with {spelled('resume')}"
             self._tell.note(f"stopped in epoch {self._place.epoch} after step {self._place.step}{kept}")
             raise KeyboardInterrupt from stopping
 
@@ -165,11 +193,11 @@ class Training:
         if due:
             record = self._numbers.record(place, self._steps, rate)
             if not math.isfinite(record.loss):
-                raise no_number(record.loss, place)
+                raise no_number(record.loss, place, self._memory.kept())
             self._records.append(record)
             self._tell_skipped()
             self._tell.step(record)
-        self._obey(due)
+        self._agreement.after_step(together=due)
 
     def _tell_skipped(self) -> None:
         for name, reason in self._skipped().items():
@@ -180,24 +208,18 @@ class Training:
     def _skipped(self) -> dict[str, str]:
         return {**self._batches.skipped, **({} if self._judge is None else self._judge.skipped)}
 
-    def _obey(self, together: bool) -> None:
-        """Raise Stopping where a stop was asked for; several ranks agree on it, when they meet anyway."""
-        asked = self._context.stop.made
-        if self._context.world.size > 1:
-            asked = together and ranks.most(int(asked), self._context.device) > 0
-        if asked:
-            raise Stopping
-
     def _evaluate(self) -> bool:
         """Evaluate where there is data to; returns whether it is the best so far."""
         if self._judge is None:
             if self._settings.evaluate_only:
-                raise TrainingError("there is nothing to evaluate on; name it as evaluate, or put val/ beside train/")
+                raise TrainingError(
+                    f"there is nothing to evaluate on; name it as {spelled('evaluate')}, or put val/ beside train/"
+                )
             return False
         found = self._judge.judge(self._place, self._tell.advance)
         self._tell_skipped()
         if not math.isfinite(found.loss):
-            raise no_number(found.loss, self._place, self._settings.evaluate_only)
+            raise no_number(found.loss, self._place, self._memory.kept(), self._settings.evaluate_only)
         self._evaluation = found
         self._tell.evaluation(self._evaluation)
         better = self._best is None or self._evaluation.top1 > self._best

@@ -13,19 +13,21 @@ from nhwc import distributed
 from nhwc.errors import CheckpointError, NhwcError
 from nhwc.training import ranks
 from nhwc.training.checkpoints import Checkpoints, read
+from nhwc.training.comparison import hint_on_model, note_on_classes, note_on_settings
 from nhwc.training.context import Context
 from nhwc.training.precision import Precision
 from nhwc.training.preparation import Prepared
 from nhwc.training.progress import EpochNumbers, Place, plain
 from nhwc.training.randomness import random_state, seed_everything, set_random_state
 from nhwc.training.records import EvaluationRecord
+from nhwc.training.spelling import spelled
 
 
 class Memory:
     """Saves and restores the parts of a run.
 
     loader: has state_dict and load_state_dict. order: what decides which images come when; a run can only go on in the
-    middle of an epoch where it is the same.
+    middle of an epoch where it is the same. names: of the classes.
     """
 
     def __init__(
@@ -37,6 +39,7 @@ class Memory:
         numbers: EpochNumbers,
         context: Context,
         order: dict[str, int],
+        names: tuple[str, ...],
     ) -> None:
         self._prepared = prepared
         self._optimizer = optimizer
@@ -44,17 +47,18 @@ class Memory:
         self._loader = loader
         self._numbers = numbers
         self._settings, self._device, self._world = context.settings, context.device, context.world
-        self._order = order
+        self._order, self._names = order, names
         self.checkpoints = None if self._settings.folder is None else Checkpoints(self._settings.folder)
 
     def save(self, place: Place, evaluation: EvaluationRecord | None, best_top1: float | None, *, best: bool) -> None:
         """Write a checkpoint; all ranks call it. Raises CheckpointError on all of them where rank 0 cannot."""
         if self.checkpoints is None:
             return
-        self._numbers.require_finite(place)
+        self._numbers.require_finite(place, self.kept())
         average = self._prepared.average
         state = {
             "settings": self._settings.as_plain(),
+            "classes": list(self._names),
             "place": plain(place),
             "order": self._order,
             "training": distributed.full_state_dict(self._prepared.wrapped, self._optimizer, first_rank_only=True),
@@ -77,6 +81,10 @@ class Memory:
         if problem:
             raise CheckpointError(problem)
 
+    def kept(self) -> bool:
+        """Whether there is a checkpoint of the run."""
+        return self.checkpoints is not None and self.checkpoints.exist()
+
     def find(self) -> tuple[dict[str, Any], str] | None:
         """The state to go on from, with a sentence that says so; None where the run begins. All ranks call it.
 
@@ -95,21 +103,23 @@ class Memory:
         return found
 
     def _look(self) -> tuple[dict[str, Any], str] | None:
-        resume = self._settings.resume
+        resume, doing = self._settings.resume, "evaluating" if self._settings.evaluate_only else "going on from"
         if self.checkpoints is not None and not self._settings.evaluate_only:
             self.checkpoints.prepare()
-        there = self.checkpoints is not None and self.checkpoints.exist()
+        there = self.kept()
         if there and self.checkpoints is not None and (resume is True or _restarts() > 0):
             state, path, said = self.checkpoints.load()
             if resume is True or state["job"] == _job():
-                return state, said or f"going on from {path}"
+                return state, said or f"{doing} {path}"
         own = isinstance(resume, Path) and resume.resolve().parent == (self._settings.folder or Path()).resolve()
         if isinstance(resume, Path) and (own or not there or self._settings.evaluate_only):
-            return read(resume), f"going on from {resume}"
+            return read(resume), f"{doing} {resume}"
+        if self._settings.evaluate_only:
+            raise CheckpointError(f"no checkpoint in {self._settings.folder}: there is nothing to evaluate")
         if there:
             raise CheckpointError(
-                f"{self._settings.folder} holds the checkpoints of an earlier run; go on from them with resume, or "
-                "name another folder"
+                f"{self._settings.folder} holds the checkpoints of an earlier run; go on from them with "
+                f"{spelled('resume')}, or name another folder"
             )
         return None
 
@@ -118,20 +128,34 @@ class Memory:
 
         Raises CheckpointError where the checkpoint is of another model or, in the middle of an epoch, of other data.
         """
-        place = Place(**state["place"])
+        place, before = Place(**state["place"]), state["settings"]
+        notes = note_on_settings(before, self._settings) + note_on_classes(state.get("classes"), self._names)
+        if self._settings.evaluate_only:
+            self._load(state, {**state["training"], **(state["average"] or {})}, None)
+            return place, notes
         self._require_order(state["order"], place)
+        if before["optimizer"] != self._settings.optimizer:
+            raise CheckpointError(
+                f"the checkpoint was written with {before['optimizer']}, now {self._settings.optimizer}; give "
+                f"{spelled('optimizer')} {before['optimizer']}, or begin in another folder"
+            )
+        self._load(state, state["training"], self._optimizer)
+        self._precision.load_state_dict(state["scaler"])
+        if place.step:
+            self._loader.load_state_dict(state["loader"])
+        return place, notes + self._restore_own(state, place)
+
+    def _load(self, state: dict[str, Any], weights: dict[str, Any], optimizer: torch.optim.Optimizer | None) -> None:
         average = self._prepared.average
         try:
-            distributed.load_full_state_dict(self._prepared.wrapped, state["training"], self._optimizer)
+            distributed.load_full_state_dict(self._prepared.wrapped, weights, optimizer)
             if average is not None:
                 distributed.load_full_state_dict(average.model, state["average"] or state["training"])
         except (NhwcError, RuntimeError, ValueError, KeyError) as error:
             first = str(error).strip().partition("\n")[0]
-            raise CheckpointError(f"the checkpoint is not of this model and optimizer: {first}") from error
-        self._precision.load_state_dict(state["scaler"])
-        if place.step:
-            self._loader.load_state_dict(state["loader"])
-        return place, self._restore_own(state, place)
+            hint = hint_on_model(state["settings"], state.get("classes"), self._settings, len(self._names))
+            of = "this model" if optimizer is None else "this model and optimizer"
+            raise CheckpointError(f"the checkpoint is not of {of}: {first}{hint}") from error
 
     def _require_order(self, order: dict[str, int], place: Place) -> None:
         other = [

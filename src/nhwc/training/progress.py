@@ -12,6 +12,7 @@ from nhwc.errors import TrainingError
 from nhwc.training import ranks
 from nhwc.training.metrics import Sums, means
 from nhwc.training.records import StepRecord
+from nhwc.training.spelling import spelled
 
 
 @dataclass(frozen=True)
@@ -83,11 +84,11 @@ class EpochNumbers:
         self._times["since"], self._counts["since"] = 0.0, 0
         return made
 
-    def require_finite(self, place: Place) -> None:
-        """Raise TrainingError where a loss since the last record is no number, on any rank."""
+    def require_finite(self, place: Place, kept: bool) -> None:
+        """Raise TrainingError where a loss since the last record is no number, on any rank; ``kept`` as below."""
         loss = float(ranks.total(self.sums.values)[0])
         if not math.isfinite(loss):
-            raise no_number(loss, place)
+            raise no_number(loss, place, kept)
 
     def shared_state(self) -> dict[str, Any]:
         return {"whole": self._whole.clone(), "times": dict(self._times), "counts": dict(self._counts)}
@@ -102,15 +103,18 @@ class EpochNumbers:
         self.sums.values.copy_(own)
 
 
-def no_number(loss: float, place: Place, only_evaluated: bool = False) -> TrainingError:
-    """The error for a loss that is nan or infinite, of a run that learns or of one that evaluates a checkpoint."""
+def no_number(loss: float, place: Place, kept: bool, only_evaluated: bool = False) -> TrainingError:
+    """The error for a loss that is nan or infinite, of a run that learns or of one that evaluates a checkpoint.
+
+    kept: whether there is a checkpoint.
+    """
     if only_evaluated:
         return TrainingError(
             f"the loss is {loss}: the checkpoint gives no numbers; evaluate an earlier one, or without amp"
         )
     return TrainingError(
-        f"the loss is {loss} at epoch {place.epoch}, step {place.step}; try a lower lr, a warm-up, or bf16 for fp16; "
-        "the last checkpoint is from before"
+        f"the loss is {loss} at epoch {place.epoch}, step {place.step}; try a lower {spelled('lr')}, a warm-up, or "
+        f"bf16 for fp16{'; the last checkpoint is from before' if kept else ''}"
     )
 
 

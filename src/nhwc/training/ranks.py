@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Any, TypeVar
 
 import torch
@@ -44,11 +44,16 @@ def take_firsts(tensors: Iterable[Tensor]) -> None:
 
 def most(value: int, device: torch.device) -> int:
     """The largest over ranks."""
+    return int(largest((value,), device)[0])
+
+
+def largest(values: Sequence[float], device: torch.device) -> list[float]:
+    """The largest over ranks of each value."""
     if not several():
-        return value
-    largest = torch.tensor(value, device=device)
-    distributed.all_reduce(largest, op=distributed.ReduceOp.MAX)
-    return int(largest)
+        return list(values)
+    found = torch.tensor(values, dtype=torch.float64, device=device)
+    distributed.all_reduce(found, op=distributed.ReduceOp.MAX)
+    return [float(each) for each in found.tolist()]
 
 
 def everyones(value: T) -> list[T]:

@@ -74,7 +74,7 @@ def step_line(record: StepRecord) -> str:
         f"epoch {record.epoch} [{record.step}/{record.steps}]"
         f"  time {record.time_s:.3f} s ({record.average_time_s:.3f})"
         f"  {_rate(record.images_per_s)} images/s ({_rate(record.average_images_per_s)})"
-        f"  loss {record.loss:.4f} ({record.average_loss:.4f})"
+        f"  loss {_loss(record.loss)} ({_loss(record.average_loss)})"
         f"  top-1 {record.top1:.2f} % ({record.average_top1:.2f})"
         f"  top-5 {record.top5:.2f} % ({record.average_top5:.2f})"
         f"  lr {record.lr:.4g}"
@@ -85,9 +85,13 @@ def evaluation_line(record: EvaluationRecord) -> str:
     """One line of text."""
     of = " of the averaged weights" if record.averaged else ""
     return (
-        f"evaluation{of} after epoch {record.epoch}: loss {record.loss:.4f}  top-1 {record.top1:.2f} %"
+        f"evaluation{of} after epoch {record.epoch}: loss {_loss(record.loss)}  top-1 {record.top1:.2f} %"
         f"  top-5 {record.top5:.2f} %  ({record.images} images in {record.time_s:.1f} s)"
     )
+
+
+def _loss(value: float) -> str:
+    return f"{value:.4f}" if abs(value) < 1e5 else f"{value:.3e}"
 
 
 def _rate(value: float) -> str:

@@ -44,16 +44,16 @@ class TrainReport:
         """Of all processes together; 0 where nothing was trained."""
         return self.images / self.seconds if self.seconds else 0.0
 
-    def summary(self) -> list[str]:
-        """The report as lines of text."""
-        lines = [
-            f"{self.updates} steps, {self.epochs} epochs; {self.images_per_s:.1f} images/s in {self.memory_format}"
-        ]
+    def summary(self, *, evaluated: bool = False) -> list[str]:
+        """The report as lines of text; ``evaluated``: of one that only evaluated."""
+        lines = [] if evaluated else [f"{self.updates} steps, {self.epochs} epochs"]
+        if self.seconds and lines:
+            lines[0] += f"; {self.images_per_s:.1f} images/s in {self.memory_format}"
         told = [(part, self.shares.share(part)) for part in PARTS]
         known = [f"{part} {100 * share:.0f} %" for part, share in told if share is not None]
         if self.seconds:
             lines.append("time of the steps: " + ", ".join(known))
-        if self.best_top1 is not None:
+        if self.best_top1 is not None and not evaluated:
             lines.append(f"best top-1 {self.best_top1:.2f} %")
         if self.skipped:
             lines.append(f"{len(self.skipped)} pictures could not be read and were left out")

@@ -20,6 +20,7 @@ from nhwc.training.records import Sink
 from nhwc.training.result import TrainReport
 from nhwc.training.settings import TrainSettings
 from nhwc.training.sources import open_sources
+from nhwc.training.spelling import spelled
 from nhwc.training.stopping import listening
 
 
@@ -53,5 +54,5 @@ def run(
             first = str(error).partition("\n")[0]
             raise TrainingError(
                 f"rank {world.rank} lost another process of the run ({first}); the message of that one says why, and "
-                "resume goes on from the last checkpoint"
+                f"{spelled('resume')} goes on from the last checkpoint"
             ) from error

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from nhwc.errors import TrainingError
+from nhwc.training.spelling import spelled
 
 IMAGENET_MEAN = (0.485, 0.456, 0.406)
 IMAGENET_STD = (0.229, 0.224, 0.225)
@@ -32,6 +33,7 @@ class TrainSettings:
     """Settings of one run of ``nhwc.train``. Raises TrainingError, naming the setting, for what makes no sense.
 
     data: a folder of class folders, or one that holds train/ and val/; a .npz file of uint8 images; or "synthetic".
+    arch: what the model is called in checkpoints, in the log and in messages; it builds nothing.
     folder: where checkpoints and the log go; None keeps nothing.
     batch: images per process and step; accumulate: batches of that size per optimizer step.
     size: pixels of a side that images are cropped to; None: what the arrays have, or 224.
@@ -89,8 +91,10 @@ class TrainSettings:
     tensorboard: bool | None = None
     fsdp: bool = False
     sync_batch_norm: bool = False
+    arch: str | None = None
 
     def __post_init__(self) -> None:
+        self._take_data()
         for name in ("folder", "resume"):  # a path may come as text
             if isinstance(getattr(self, name), str):
                 object.__setattr__(self, name, Path(getattr(self, name)))
@@ -99,37 +103,62 @@ class TrainSettings:
         for name, least in _AT_LEAST.items():
             value = getattr(self, name)
             if value is not None and not (isinstance(value, int | float) and value >= least):
-                raise TrainingError(f"{name} is {value!r}; it must be a number of at least {least}")
+                raise TrainingError(f"{spelled(name)} is {value!r}; it must be a number of at least {least}")
         self._require_shares()
         self._require_together()
+
+    def _take_data(self) -> None:
+        given: object = self.data
+        if isinstance(given, Path):
+            object.__setattr__(self, "data", str(given))
+        elif not isinstance(given, str):
+            raise TrainingError(
+                f"{spelled('data')} is of type {type(given).__name__}; it must be a folder, a .npz file or "
+                "'synthetic'; for a Dataset of your own, write a loop with nhwc.data.Loader"
+            )
 
     def _require_word(self, name: str, words: Sequence[str]) -> None:
         value = getattr(self, name)
         optional = next(field.default for field in fields(self) if field.name == name) is None
         if not (value in words or (value is None and optional)):
-            raise TrainingError(f"{name} {value!r} is unknown; use {', '.join(words[:-1])} or {words[-1]}")
+            raise TrainingError(f"{spelled(name)} {value!r} is unknown; use {', '.join(words[:-1])} or {words[-1]}")
 
     def _require_shares(self) -> None:
         for name, low, high in (("label_smoothing", 0, 1), ("ema", 0, 1), ("decay", 0, 1)):
             value = getattr(self, name)
             if value is not None and not low <= value < high:
-                raise TrainingError(f"{name} is {value}; it must be at least {low} and less than {high}")
-        for name in ("mean", "std"):
+                raise TrainingError(f"{spelled(name)} is {value}; it must be at least {low} and less than {high}")
+        for name, least in (("mean", "at least"), ("std", "above")):
             values = getattr(self, name)
-            if values is not None and (not values or (name == "std" and min(values) <= 0)):
-                raise TrainingError(f"{name} is {values}; give a number per channel{', above 0' * (name == 'std')}")
+            if values is not None and not (values and all(_is_share(each, name == "mean") for each in values)):
+                raise TrainingError(
+                    f"{spelled(name)} is {values}; give a number per channel, of images scaled to 0 to 1: "
+                    f"{least} 0 and at most 1"
+                )
 
     def _require_together(self) -> None:
         if self.kernels and self.compile:
-            raise TrainingError("nhwc's kernels step aside under torch.compile; leave out kernels or compile")
+            raise TrainingError(
+                f"nhwc's kernels step aside under torch.compile; leave out {spelled('kernels')} or {spelled('compile')}"
+            )
         if self.kernels and self.channels_last == "false":
-            raise TrainingError("nhwc's kernels serve channels last alone; leave out kernels, or channels_last 'false'")
+            raise TrainingError(
+                f"nhwc's kernels serve channels last alone; leave out {spelled('kernels')}, or "
+                f"{spelled('channels_last')} false"
+            )
         if self.warmup_epochs > self.epochs:
-            raise TrainingError(f"warmup_epochs is {self.warmup_epochs}, more than epochs, {self.epochs}")
+            raise TrainingError(
+                f"{spelled('warmup_epochs')} is {self.warmup_epochs}, more than {spelled('epochs')}, {self.epochs}"
+            )
         if self.folder is None and (self.resume is True or self.save_every is not None):
-            raise TrainingError("resume and save_every need a folder with checkpoints; name one as folder")
+            raise TrainingError(
+                f"{spelled('resume')} and {spelled('save_every')} need a folder with checkpoints; name one as "
+                f"{spelled('folder')}"
+            )
         if self.evaluate_only and not self.resume:
-            raise TrainingError("evaluate_only needs a checkpoint to evaluate; name it as resume")
+            raise TrainingError(
+                f"{spelled('evaluate_only')} needs a checkpoint to evaluate; name it as {spelled('resume')}"
+            )
 
     def as_plain(self) -> dict[str, Any]:
         """Numbers, words and lists only, for checkpoints and logs."""
@@ -138,3 +167,7 @@ class TrainSettings:
             key: str(value) if isinstance(value, Path) else list(value) if isinstance(value, tuple) else value
             for key, value in plain.items()
         }
+
+
+def _is_share(value: object, zero: bool) -> bool:
+    return isinstance(value, int | float) and (0 < value <= 1 or (zero and value == 0))

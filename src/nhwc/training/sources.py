@@ -12,6 +12,7 @@ from nhwc import data
 from nhwc.errors import TrainingError
 from nhwc.training.context import Context
 from nhwc.training.settings import IMAGENET_MEAN, IMAGENET_STD, TrainSettings
+from nhwc.training.spelling import spelled
 
 SYNTHETIC = "synthetic"
 _TRAINING, _EVALUATION = ("train",), ("val", "valid", "validation", "test")
@@ -47,7 +48,9 @@ class Sources:
         std = settings.std or (IMAGENET_STD if usual else (0.5,) * self.channels)
         for name, values in (("mean", mean), ("std", std)):
             if len(values) != self.channels:
-                raise TrainingError(f"{name} has {len(values)} numbers, but the images have {self.channels} channels")
+                raise TrainingError(
+                    f"{spelled(name)} has {len(values)} numbers, but the images have {self.channels} channels"
+                )
         return mean, std
 
 
@@ -60,7 +63,7 @@ def open_sources(settings: TrainSettings) -> Sources:
         return _arrays(path, settings)
     if path.is_dir():
         return _folders(path, settings)
-    raise TrainingError(f"data {settings.data!r} is neither a folder, a .npz file, nor {SYNTHETIC!r}")
+    raise TrainingError(f"{spelled('data')} {settings.data!r} is neither a folder, a .npz file, nor {SYNTHETIC!r}")
 
 
 def _synthetic(settings: TrainSettings) -> Sources:
@@ -98,7 +101,9 @@ def _arrays(path: Path, settings: TrainSettings) -> Sources:
     training = data.Arrays(path, "train")
     channels, height, width = training[0][0].shape
     if settings.size is None and height != width:
-        raise TrainingError(f"the images in {path} are {height} x {width}; give the size of a square to crop them to")
+        raise TrainingError(
+            f"the images in {path} are {height} x {width}; give the {spelled('size')} of a square to crop them to"
+        )
     size = settings.size or height
     whole = height == width == size  # arrays of the size asked for are not cut
     asked = None if whole else data.eval_transform(size)
@@ -143,7 +148,7 @@ def loader(sources: Sources, context: Context, *, training: bool) -> data.Loader
     if training and len(dataset) < settings.batch * size:
         raise TrainingError(
             f"{settings.data} has {len(dataset)} images, fewer than one batch of {settings.batch * size}; "
-            f"give batch {max(len(dataset) // size, 1)} or less"
+            f"give {spelled('batch')} {max(len(dataset) // size, 1)} or less"
         )
     if len(dataset) < size:
         raise TrainingError(f"{len(dataset)} images to evaluate on are fewer than the {size} processes; give more")
