@@ -280,3 +280,12 @@ def test_a_checkpoint_knows_its_model_and_its_classes(tmp_path: Path, textures: 
         (tmp_path / "data" / part / "grass").rename(tmp_path / "data" / part / "fern")
     said = train(replace(asked, data=str(tmp_path / "data"), resume=True)).notes
     assert "class 1 is fern, in the checkpoint it was grass: compare the data" in said
+
+
+@pytest.mark.parametrize("optimizer", ["sgd", "adamw"])
+def test_weight_decay_and_momentum_are_those_asked_for_now(optimizer: str, tmp_path: Path) -> None:
+    train(settings(folder=tmp_path, epochs=1, optimizer=optimizer))
+    train(settings(folder=tmp_path, epochs=2, optimizer=optimizer, weight_decay=0.25, momentum=0.5, resume=True))
+    (group,) = torch.load(tmp_path / "last.pt", weights_only=True)["training"]["optimizer"]["param_groups"]
+    assert group["weight_decay"] == 0.25
+    assert group.get("momentum", 0.5) == 0.5

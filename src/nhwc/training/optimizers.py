@@ -30,3 +30,11 @@ def make_optimizer(model: nn.Module, settings: TrainSettings) -> torch.optim.Opt
 def set_learning_rate(optimizer: torch.optim.Optimizer, rate: float) -> None:
     for group in optimizer.param_groups:
         group["lr"] = rate
+
+
+def apply_settings(optimizer: torch.optim.Optimizer, settings: TrainSettings) -> None:
+    """Weight decay and momentum as ``settings`` have them: a state that was loaded brings those of its own run."""
+    for group in optimizer.param_groups:
+        group["weight_decay"] = settings.weight_decay
+        if "momentum" in group:
+            group["momentum"] = settings.momentum

@@ -15,6 +15,7 @@ from nhwc.training import ranks
 from nhwc.training.checkpoints import Checkpoints, read
 from nhwc.training.comparison import hint_on_model, note_on_classes, note_on_settings
 from nhwc.training.context import Context
+from nhwc.training.optimizers import apply_settings
 from nhwc.training.precision import Precision
 from nhwc.training.preparation import Prepared
 from nhwc.training.progress import EpochNumbers, Place, plain
@@ -140,6 +141,7 @@ class Memory:
                 f"{spelled('optimizer')} {before['optimizer']}, or begin in another folder"
             )
         self._load(state, state["training"], self._optimizer)
+        apply_settings(self._optimizer, self._settings)
         self._precision.load_state_dict(state["scaler"])
         if place.step:
             self._loader.load_state_dict(state["loader"])
