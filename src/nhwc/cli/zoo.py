@@ -25,21 +25,8 @@ def load(name: str) -> tuple[nn.Module, Recipe]:
 
     Raises TargetError for a name that neither library knows, with the nearest ones that they do.
     """
-    known: list[str] = []
-    try:
-        models = vision().models
-    except TargetError:
-        models = None
-    if models is not None:
-        if name in models.list_models():
-            return _from_torchvision(models, name)
-        known += models.list_models()
-    timm = _timm()
-    if timm is not None:
-        if timm.is_model(name):
-            return _from_timm(timm, name)
-        known += timm.list_models()
-    raise TargetError(_unknown(name, known))
+    models, timm = _libraries_with(name)
+    return _from_timm(timm, name) if models is None else _from_torchvision(models, name)
 
 
 def classifier(name: str) -> tuple[Callable[[int], nn.Module], int | None]:
@@ -48,6 +35,14 @@ def classifier(name: str) -> tuple[Callable[[int], nn.Module], int | None]:
 
     Raises TargetError for a name that neither library knows, and for one that is no classifier of images.
     """
+    models, timm = _libraries_with(name)
+    if models is not None:
+        return _torchvision_classifier(models, name)
+    return lambda classes: _built(name, lambda: timm.create_model(name, num_classes=classes)), _timm_side(name)
+
+
+def _libraries_with(name: str) -> tuple[Any, Any]:
+    """(torchvision.models, None) or (None, timm), whichever has a model of that name; TargetError where none has."""
     known: list[str] = []
     try:
         models = vision().models
@@ -55,12 +50,12 @@ def classifier(name: str) -> tuple[Callable[[int], nn.Module], int | None]:
         models = None
     if models is not None:
         if name in models.list_models():
-            return _torchvision_classifier(models, name)
+            return models, None
         known += models.list_models()
     timm = _timm()
     if timm is not None:
         if timm.is_model(name):
-            return lambda classes: _built(name, lambda: timm.create_model(name, num_classes=classes)), _timm_side(name)
+            return None, timm
         known += timm.list_models()
     raise TargetError(_unknown(name, known))
 
