@@ -10,6 +10,7 @@ import sys
 import time
 from collections.abc import Callable, Iterable
 from contextlib import AbstractContextManager, nullcontext
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -33,31 +34,28 @@ def alternate(
 
     around: contexts that calls of these names run in, entered outside the clock.
     """
-    order = list(calls)
-    shuffled = random.Random(seed)
-    samples: dict[str, list[float]] = {name: [] for name in order}
-    for round_number in range(rounds + 2):
-        shuffled.shuffle(order)
-        for name in order:
-            with (around or {}).get(name, nullcontext)():
-                start = time.perf_counter_ns()
-                calls[name]()
-                took = time.perf_counter_ns() - start
-            if round_number >= 2:
-                samples[name].append(took / 1e6)
-    return samples
+
+    def timed(name: str) -> float:
+        with (around or {}).get(name, nullcontext)():
+            start = time.perf_counter_ns()
+            calls[name]()
+            return (time.perf_counter_ns() - start) / 1e6
+
+    return alternate_samples({name: partial(timed, name) for name in calls}, rounds, seed, warming=2)
 
 
-def alternate_samples(runs: dict[str, Callable[[], float]], rounds: int, seed: int = 0) -> dict[str, list[float]]:
-    """Milliseconds that every run tells of itself, in every round; the order within a round is random. One warms up."""
+def alternate_samples(
+    runs: dict[str, Callable[[], float]], rounds: int, seed: int = 0, warming: int = 1
+) -> dict[str, list[float]]:
+    """Milliseconds that every run tells of itself, in every round behind ``warming`` ones; random order within each."""
     order = list(runs)
     shuffled = random.Random(seed)
     samples: dict[str, list[float]] = {name: [] for name in order}
-    for round_number in range(rounds + 1):
+    for round_number in range(rounds + warming):
         shuffled.shuffle(order)
         for name in order:
             took = runs[name]()
-            if round_number:
+            if round_number >= warming:
                 samples[name].append(took)
     return samples
 
