@@ -11,8 +11,8 @@ from torch.distributed.tensor import DTensor
 from torch.optim import Optimizer
 
 from nhwc.conversion import follow_parameters
-from nhwc.distributed.states import States, shared_out, tensors_of, whole
-from nhwc.distributed.wrappers import unwrap
+from nhwc.distributed.states import States, parameters_by_index, shared_out, tensors_of, whole
+from nhwc.distributed.wrappers import has_group, unwrap
 from nhwc.errors import DistributedError
 
 
@@ -71,9 +71,7 @@ def load_full_state_dict(model: nn.Module, state: Mapping[str, Any], optimizer: 
 
 def load_optimizer(optimizer: Optimizer, packed: Mapping[str, Any], states: States) -> None:
     """Load the whole state of an optimizer, by the index of each parameter."""
-    parameters = [parameter for group in optimizer.param_groups for parameter in group["params"]]
-    indices = [index for group in packed["param_groups"] for index in group["params"]]
-    owner = dict(zip(indices, parameters, strict=True))
+    owner = parameters_by_index(optimizer, packed["param_groups"])
     state = {
         index: {
             key: states.stored(owner[index], value) if isinstance(value, torch.Tensor) else value
@@ -135,9 +133,7 @@ def _whole_model(core: nn.Module, keeps: bool) -> dict[str, Any]:
 
 def _whole_optimizer(optimizer: Optimizer, states: States, keeps: bool) -> dict[str, Any]:
     packed = optimizer.state_dict()
-    parameters = [parameter for group in optimizer.param_groups for parameter in group["params"]]
-    indices = [index for group in packed["param_groups"] for index in group["params"]]
-    owner = dict(zip(indices, parameters, strict=True))
+    owner = parameters_by_index(optimizer, packed["param_groups"])
     state = {}
     for index, kept in packed["state"].items():
         made = {
@@ -155,4 +151,4 @@ def _shared(value: object, like: object) -> object:
 
 
 def _rank() -> int:
-    return torch.distributed.get_rank() if torch.distributed.is_initialized() else 0
+    return torch.distributed.get_rank() if has_group() else 0

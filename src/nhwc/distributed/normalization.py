@@ -11,6 +11,7 @@ from torch.autograd.function import once_differentiable
 from torch.nn import functional
 from torch.overrides import TorchFunctionMode
 
+from nhwc.distributed.wrappers import has_group
 from nhwc.errors import DistributedError
 
 Statistics = tuple[torch.Tensor, torch.Tensor, torch.Tensor]
@@ -38,9 +39,7 @@ class Held:
 
 def group_size(held: Held) -> int:
     """How many ranks take part; 1 where there is no process group."""
-    if not distributed.is_available() or not distributed.is_initialized():
-        return 1
-    return distributed.get_world_size(held.group)
+    return distributed.get_world_size(held.group) if has_group() else 1
 
 
 def whole_batch(images: torch.Tensor, held: Held) -> Statistics:

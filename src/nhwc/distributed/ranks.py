@@ -12,6 +12,7 @@ from typing import Any
 import torch
 import torch.distributed as distributed
 
+from nhwc.distributed.wrappers import has_group
 from nhwc.errors import DistributedError
 
 _VARIABLES = ("RANK", "LOCAL_RANK", "WORLD_SIZE")
@@ -70,7 +71,7 @@ def joined(device: torch.device | str | None = None, *, timeout_s: float = 1800.
     where this torch is built without torch.distributed.
     """
     here = world()
-    if here.size == 1 or (distributed.is_available() and distributed.is_initialized()):
+    if here.size == 1 or has_group():
         yield here
         return
     if not distributed.is_available():

@@ -25,8 +25,8 @@ from torch.distributed.checkpoint.state_dict_saver import save
 from torch.optim import Optimizer
 
 from nhwc.distributed.full_state import load_optimizer
-from nhwc.distributed.states import States
-from nhwc.distributed.wrappers import unwrap
+from nhwc.distributed.states import States, parameters_by_index
+from nhwc.distributed.wrappers import has_group, unwrap
 from nhwc.errors import DistributedError
 
 MODEL, STATE, GROUPS = "model", "optimizer state", "optimizer groups"
@@ -96,16 +96,12 @@ def load_sharded(folder: str | Path, model: nn.Module, optimizer: Optimizer | No
 
 def _optimizer_by_name(optimizer: Optimizer, states: States) -> dict[str, Any]:
     packed = optimizer.state_dict()
-    by_index = {
-        index: parameter
-        for group, kept in zip(optimizer.param_groups, packed["param_groups"], strict=True)
-        for parameter, index in zip(group["params"], kept["params"], strict=True)
-    }
-    names = {index: states.names[id(parameter)] for index, parameter in by_index.items()}
+    owner = parameters_by_index(optimizer, packed["param_groups"])
+    names = {index: states.names[id(parameter)] for index, parameter in owner.items()}
     return {
         STATE: {
             names[index]: {
-                key: states.usual(by_index[index], value.detach()) if isinstance(value, torch.Tensor) else value
+                key: states.usual(owner[index], value.detach()) if isinstance(value, torch.Tensor) else value
                 for key, value in kept.items()
             }
             for index, kept in packed["state"].items()
@@ -206,7 +202,7 @@ def _make_room(target: Path, partial: Path) -> None:
 def _on_first_rank(action: Callable[[], object]) -> None:
     """Do something on rank 0 while the others wait; where it fails, all of them raise."""
     failed: list[str | None] = [None]
-    joined = distributed.is_available() and distributed.is_initialized()
+    joined = has_group()
     if not joined or distributed.get_rank() == 0:
         try:
             action()

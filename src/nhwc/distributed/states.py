@@ -54,6 +54,13 @@ class States:
                     )
 
 
+def parameters_by_index(optimizer: Optimizer, groups: list[dict[str, Any]]) -> dict[int, torch.Tensor]:
+    """The optimizer's parameters by the numbers that the groups of a state dict have for them."""
+    parameters = [parameter for group in optimizer.param_groups for parameter in group["params"]]
+    indices = [index for group in groups for index in group["params"]]
+    return dict(zip(indices, parameters, strict=True))
+
+
 def usual_shape(parameter: torch.Tensor, stored: bool) -> torch.Size:
     """The shape that an unchanged model would have."""
     shape = parameter.shape

@@ -26,9 +26,14 @@ def is_sharded(model: nn.Module) -> bool:
     return any(base.__name__ == "FSDPModule" for module in model.modules() for base in type(module).__mro__)
 
 
+def has_group() -> bool:
+    """Whether there is a process group."""
+    return distributed.is_available() and distributed.is_initialized()
+
+
 def require_group(verb: str) -> None:
     """Raise where there is no process group yet."""
-    if not distributed.is_available() or not distributed.is_initialized():
+    if not has_group():
         raise DistributedError(
             f"{verb} needs a process group: start with torchrun, and call it inside of nhwc.distributed.joined()"
         )
