@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
 
 from torch import nn
 
@@ -58,15 +57,3 @@ class TrainReport:
         if self.skipped:
             lines.append(f"{len(self.skipped)} pictures could not be read and were left out")
         return lines
-
-    def as_plain(self) -> dict[str, Any]:
-        """Numbers and words only."""
-        return {
-            "epochs": self.epochs,
-            "updates": self.updates,
-            "images_per_s": self.images_per_s,
-            "best_top1": self.best_top1,
-            "memory_format": self.memory_format,
-            "seconds": dict(self.shares.seconds),
-            "skipped": dict(self.skipped),
-        }
