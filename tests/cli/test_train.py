@@ -10,7 +10,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import fields
 from pathlib import Path
 from typing import Any
@@ -27,6 +27,8 @@ from nhwc.cli.train import option_names
 from nhwc.errors import TargetError
 
 ROOT = Path(__file__).resolve().parents[2]
+#: A process that a test in the background starts ignores Ctrl-C, one of a shell does not.
+LISTENS = f"import signal, runpy, sys; signal.signal({int(signal.SIGINT)}, signal.default_int_handler)"
 NET = """
 import time
 
@@ -289,18 +291,8 @@ def test_a_live_bar_on_a_terminal(net: Path) -> None:
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_an_interrupt_ends_cleanly_with_a_checkpoint(number: int, net: Path) -> None:
     words = ["synthetic", *SMALL, "--epochs", "100000", "--folder", "run", "--print-every", "1", "--workers", "1"]
-    # A process that a test in the background starts ignores Ctrl-C, one of a shell does not.
-    listens = f"import signal, runpy, sys; signal.signal({int(signal.SIGINT)}, signal.default_int_handler)"
-    program = f"{listens}; sys.argv[0] = 'nhwc'; runpy.run_module('nhwc', run_name='__main__')"
-    process = subprocess.Popen(
-        [sys.executable, "-c", program, "train", *words],
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-        cwd=net,
-        env={**os.environ, "PYTHONPATH": str(ROOT / "src"), "OMP_NUM_THREADS": "1"},
-        start_new_session=True,
-    )
+    program = f"{LISTENS}; sys.argv[0] = 'nhwc'; runpy.run_module('nhwc', run_name='__main__')"
+    process = started(["-c", program, "train", *words], net, apart=True)
     try:
         assert process.stdout is not None
         for line in process.stdout:
@@ -322,14 +314,7 @@ def test_an_interrupt_ends_cleanly_with_a_checkpoint(number: int, net: Path) -> 
 def test_a_worker_that_is_killed_under_torchrun_costs_no_more_than_the_steps_since_the_checkpoint(net: Path) -> None:
     launcher = "-m torch.distributed.run --standalone --nproc-per-node 2 --max-restarts 2"
     words = ["synthetic", *SMALL, "--epochs", "40", "--folder", "run", "--save-every", "1", "--print-every", "1"]
-    process = subprocess.Popen(
-        [sys.executable, *launcher.split(), "-m", "nhwc", "train", *words],
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-        cwd=net,
-        env={**os.environ, "PYTHONPATH": str(ROOT / "src"), "OMP_NUM_THREADS": "1"},
-    )
+    process = started([*launcher.split(), "-m", "nhwc", "train", *words], net)
     try:
         assert process.stdout is not None
         lines: list[str] = []
@@ -365,16 +350,9 @@ def test_a_worker_that_is_killed_under_torchrun_costs_no_more_than_the_steps_sin
 )
 def test_an_interrupt_under_torchrun_ends_with_a_checkpoint(words: str, sign: str, net: Path) -> None:
     further = ["synthetic", *SMALL, "--folder", "run", *words.split()]
-    listens = f"import signal, runpy, sys; signal.signal({int(signal.SIGINT)}, signal.default_int_handler)"
-    launcher = f"{listens}; sys.argv[0] = 'run'; runpy.run_module('torch.distributed.run', run_name='__main__')"
-    process = subprocess.Popen(
-        [sys.executable, "-c", launcher, *"--standalone --nproc-per-node 2 -m nhwc train".split(), *further],
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-        cwd=net,
-        env={**os.environ, "PYTHONPATH": str(ROOT / "src"), "OMP_NUM_THREADS": "1"},
-        start_new_session=True,
+    launcher = f"{LISTENS}; sys.argv[0] = 'run'; runpy.run_module('torch.distributed.run', run_name='__main__')"
+    process = started(
+        ["-c", launcher, *"--standalone --nproc-per-node 2 -m nhwc train".split(), *further], net, apart=True
     )
     try:
         assert process.stdout is not None
@@ -391,6 +369,19 @@ def test_an_interrupt_under_torchrun_ends_with_a_checkpoint(words: str, sign: st
     place = torch.load(net / "run" / "last.pt", weights_only=True)["place"]
     assert (place["epoch"], place["step"]) == (int(stopped[1]), int(stopped[2]))
     assert process.returncode != 0
+
+
+def started(words: Sequence[str], folder: Path, *, apart: bool = False) -> subprocess.Popen[str]:
+    """Python with these words, in ``folder``, one thread; ``apart``: in a group of its own, for signals to it."""
+    return subprocess.Popen(
+        [sys.executable, *words],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        cwd=folder,
+        env={**os.environ, "PYTHONPATH": str(ROOT / "src"), "OMP_NUM_THREADS": "1"},
+        start_new_session=apart,
+    )
 
 
 def end_with_workers(torchrun: subprocess.Popen[str]) -> None:
