@@ -91,11 +91,11 @@ def build(folder: Path, objects: Path, extra_flags: Sequence[str] = (), only: Co
     if unknown := set(only) - set(known):
         raise RuntimeError(f"{program[0]} compiles for {', '.join(known)}, not for {', '.join(sorted(unknown))}")
     sets = {name: flags for name, flags in known.items() if not only or name in only}
-    headers = max((path.stat().st_mtime for path in SOURCES.glob("*.h")), default=0.0)
+    headers = max((path.stat().st_mtime for path in SOURCES.rglob("*.h")), default=0.0)
     jobs = [
-        (name, flags, source, objects / f"{source.stem}.{name}.o")
+        (name, flags, source, objects / f"{'-'.join(source.relative_to(SOURCES).with_suffix('').parts)}.{name}.o")
         for name, flags in sets.items()
-        for source in sorted(SOURCES.glob("*.cpp"))
+        for source in sorted(SOURCES.rglob("*.cpp"))
     ]
 
     def compile_one(job: tuple[str, tuple[str, ...], Path, Path]) -> None:

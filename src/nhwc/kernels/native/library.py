@@ -21,7 +21,7 @@ import torch
 from nhwc.kernels.native.build import instruction_sets, library_name
 
 #: What the sources export must be what this package calls; see library.cpp.
-INTERFACE = 5
+INTERFACE = 6
 
 _FOLDER = Path(__file__).parent
 _CODES = {torch.float32: 0, torch.float64: 1, torch.bfloat16: 2, torch.float16: 3}
@@ -74,13 +74,22 @@ class Function:
         self._call(*[each.data_ptr() if isinstance(each, torch.Tensor) else each for each in arguments])
 
     def _found(self) -> Any:
-        library, found = _loaded()
-        if library is None:
-            raise RuntimeError(f"nhwc_{self.name} was called without the compiled library: {found.reason}")
-        function = getattr(library, f"nhwc_{self.name}")
+        function = _exported(self.name)
         function.argtypes = [_TYPES[letter] for letter in self.signature]
         function.restype = None
         return function
+
+
+def address(name: str) -> int:
+    """The address of an exported function, for compiled code to call; RuntimeError where there is no library."""
+    return ctypes.cast(_exported(name), ctypes.c_void_p).value or 0
+
+
+def _exported(name: str) -> Any:
+    library, found = _loaded()
+    if library is None:
+        raise RuntimeError(f"nhwc_{name} was called without the compiled library: {found.reason}")
+    return getattr(library, f"nhwc_{name}")
 
 
 @cache

@@ -8,7 +8,7 @@ parallel_for_t torch_parallel_for = nullptr;
 extern "C" {
 
 // Counts up with every change of an exported function; Python refuses a library of another number.
-__attribute__((visibility("default"))) int64_t nhwc_interface() { return 5; }
+__attribute__((visibility("default"))) int64_t nhwc_interface() { return 6; }
 
 __attribute__((visibility("default"))) void nhwc_use_threads(void* torch_parallel_for) {
     nhwc::torch_parallel_for = reinterpret_cast<nhwc::parallel_for_t>(torch_parallel_for);
