@@ -1,7 +1,8 @@
 // Vectors of float for the engine's kernels: written once over LANES, compiled once per instruction set.
 //
-// Registers matter here, so the kernels name vectors instead of leaving loops to the compiler: `vf` is what one register
-// holds, 16 floats with AVX-512, 8 with AVX2, else 4 (SSE2, NEON, and whatever the compiler makes of it elsewhere).
+// Registers matter here, so the kernels name vectors instead of leaving loops to the compiler: `vf` is what one
+// register holds, 16 floats with AVX-512, 8 with AVX2, else 4 (SSE2, NEON, and whatever the compiler makes of it
+// elsewhere).
 #pragma once
 
 #include <cstdint>
@@ -37,7 +38,8 @@ inline vf load(const float* from) {
     return value;
 }
 inline void store(float* to, vf value) { std::memcpy(to, &value, sizeof value); }
-inline vf splat(float value) { return vf{} + value; }
+// value - 0 is value, -0 too, so that nothing but the broadcast is left of it; value + 0 would take an addition.
+inline vf splat(float value) { return value - vf{}; }
 
 // The first `count` < LANES floats; the lanes after them are zero, and memory after them is not touched.
 inline vf load_part(const float* from, int64_t count) {
@@ -57,6 +59,9 @@ inline void store_part(float* to, vf value, int64_t count) {
 #endif
 }
 
+// GCC 12 takes the undefined register behind an intrinsic without a mask for a mistake of ours.
+#pragma GCC diagnostic push
+#pragma GCC diagnostic ignored "-Wmaybe-uninitialized"
 // max(bound, v) and min(bound, v), where a NaN in v stays one, as torch's clamp and relu have it.
 inline vf at_least(vf v, vf bound) {
 #if defined(__AVX512F__)
@@ -80,6 +85,7 @@ inline vf at_most(vf v, vf bound) {
     return v > bound ? bound : v;
 #endif
 }
+#pragma GCC diagnostic pop
 
 }  // namespace engine
 }  // namespace nhwc
