@@ -1,7 +1,8 @@
 // Vectors of float for the engine's kernels: written once over LANES, compiled once per instruction set.
 //
-// Registers matter here, so the kernels name vectors instead of leaving loops to the compiler: `vf` is what one register
-// holds, 16 floats with AVX-512, 8 with AVX2, else 4 (SSE2, NEON, and whatever the compiler makes of it elsewhere).
+// Registers matter here, so the kernels name vectors instead of leaving loops to the compiler: `vf` is what one
+// register holds, 16 floats with AVX-512, 8 with AVX2, else 4 (SSE2, NEON, and whatever the compiler makes of it
+// elsewhere).
 #pragma once
 
 #include <cstdint>
@@ -57,10 +58,11 @@ inline void store_part(float* to, vf value, int64_t count) {
 #endif
 }
 
-// max(bound, v) and min(bound, v), where a NaN in v stays one, as torch's clamp and relu have it.
+// max(bound, v) and min(bound, v), where a NaN in v stays one, as torch's clamp and relu have it. With a full mask,
+// since GCC 12 warns of its own undefined value in the plain functions.
 inline vf at_least(vf v, vf bound) {
 #if defined(__AVX512F__)
-    return (vf)_mm512_max_ps((__m512)bound, (__m512)v);
+    return (vf)_mm512_maskz_max_ps(0xffff, (__m512)bound, (__m512)v);
 #elif defined(__AVX__)
     return (vf)_mm256_max_ps((__m256)bound, (__m256)v);
 #elif defined(__SSE2__)
@@ -71,7 +73,7 @@ inline vf at_least(vf v, vf bound) {
 }
 inline vf at_most(vf v, vf bound) {
 #if defined(__AVX512F__)
-    return (vf)_mm512_min_ps((__m512)bound, (__m512)v);
+    return (vf)_mm512_maskz_min_ps(0xffff, (__m512)bound, (__m512)v);
 #elif defined(__AVX__)
     return (vf)_mm256_min_ps((__m256)bound, (__m256)v);
 #elif defined(__SSE2__)
