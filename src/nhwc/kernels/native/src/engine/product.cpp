@@ -99,6 +99,41 @@ multiply_t multiplier(int64_t rows, int64_t vectors) {
     }
 }
 
+void multiply_block(const Block& block, const Panels& panels) {
+    const int64_t tiles = (block.count + block.tall - 1) / block.tall;
+    const int64_t depth = block.taps * block.channels;
+    const int64_t parts = (block.channels + block.depth_block - 1) / block.depth_block;  // of one tap
+    const int64_t together = parts > 1 ? 1 : std::max<int64_t>(1, block.depth_block / block.channels);
+    for (int64_t tap = 0; tap < block.taps; tap += together)
+        for (int64_t part = 0; part < parts; ++part) {
+            const int64_t channel = block.channels * part / parts;
+            const int64_t channels = block.channels * (part + 1) / parts - channel;
+            const int64_t taps = std::min(together, block.taps - tap);
+            const bool is_last = tap + taps == block.taps && part == parts - 1;
+            for (int64_t panel = block.first_panel; panel < block.past_panel; ++panel) {
+                const int64_t vectors = panels.vectors(panel), column = panels.first(panel);
+                Finish finish = block.finish;
+                Tile tile{};
+                tile.tap_step = block.tap_step;
+                tile.taps = taps;
+                tile.channel = block.channel + channel;
+                tile.channels = channels;
+                tile.weight = block.weight + column * depth + (tap * block.channels + channel) * vectors * LANES;
+                tile.column = block.column + column;
+                tile.last = panels.last(panel);
+                tile.add = tap > 0 || part > 0;
+                tile.finish = is_last ? &finish : nullptr;
+                for (int64_t t = 0; t < tiles; ++t) {
+                    const int64_t row = block.count * t / tiles, height = block.count * (t + 1) / tiles - row;
+                    tile.rows = block.rows + tap * block.tap_step + row;
+                    tile.out = block.out + row;
+                    finish.addend = block.finish.addend == nullptr ? nullptr : block.finish.addend + row;
+                    multiplier(height, vectors)(tile);
+                }
+            }
+        }
+}
+
 void product(const float* a, int64_t a_stride, const float* b, float* c, int64_t c_stride, int64_t rows, int64_t depth,
              int64_t columns, int64_t vectors, int64_t depth_block, bool add) {
     const Panels panels(columns, vectors);

@@ -43,6 +43,7 @@ struct Panels {
         narrow = count > 0 ? all / count : 0;
         wide = all - narrow * count;
     }
+    int64_t padded() const { return first(count); }  // columns in whole vectors
     int64_t vectors(int64_t panel) const { return narrow + (panel < wide); }
     int64_t first(int64_t panel) const { return (panel * narrow + std::min(panel, wide)) * LANES; }  // its first column
     // columns of a panel's last vector, which the others have in full
@@ -77,6 +78,23 @@ using multiply_t = void (*)(const Tile& tile);
 
 // The microkernel of 1 to most_rows(vectors) rows and 1 to MOST_VECTORS vectors.
 multiply_t multiplier(int64_t rows, int64_t vectors);
+
+// A block of rows times some panels, in passes over the depth; rows, taps, weight, out as in Tile, of the first panel
+// of them all. channels: of a whole run.
+struct Block {
+    const float* const* rows;
+    int64_t tap_step, taps;
+    int64_t channel, channels;
+    const float* weight;
+    float* const* out;
+    int64_t column;  // of panel 0, in out, bias and addend
+    int64_t count;   // rows
+    int64_t first_panel, past_panel;
+    int64_t tall;         // rows of a tile, at most
+    int64_t depth_block;  // of taps x channels; a pass takes whole taps, or a part of one
+    Finish finish;
+};
+void multiply_block(const Block& block, const Panels& panels);
 
 // c (rows x columns) = or, with add, += a (rows x depth) times b, packed in Panels(columns, vectors), in blocks of
 // depth_block. Rows of a and c lie a_stride and c_stride floats apart; memory past a row's last column is not touched.
