@@ -104,7 +104,8 @@ void multiply_block(const Block& block, const Panels& panels) {
     const int64_t depth = block.taps * block.channels;
     const int64_t parts = (block.channels + block.depth_block - 1) / block.depth_block;  // of one tap
     const int64_t together = parts > 1 ? 1 : std::max<int64_t>(1, block.depth_block / block.channels);
-    for (int64_t tap = 0; tap < block.taps; tap += together)
+    // a block without taps is its epilogue alone
+    for (int64_t tap = 0; tap == 0 || tap < block.taps; tap += together)
         for (int64_t part = 0; part < parts; ++part) {
             const int64_t channel = block.channels * part / parts;
             const int64_t channels = block.channels * (part + 1) / parts - channel;
