@@ -85,6 +85,6 @@ def packed(matrices: torch.Tensor, vectors: int, zeros: int = 0) -> torch.Tensor
     return room
 
 
-def padded_bias(bias: torch.Tensor | None, columns: int) -> torch.Tensor | None:
+def padded_bias(bias: torch.Tensor | None) -> torch.Tensor | None:
     """The bias with zeros after it, so that a whole vector can be read at its last column."""
     return None if bias is None else functional.pad(bias.detach().float(), (0, lanes())).contiguous()

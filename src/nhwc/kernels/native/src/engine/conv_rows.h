@@ -11,6 +11,15 @@ namespace engine {
 
 inline int64_t pixels(const Rows& rows) { return rows.n * rows.d * rows.h * rows.w; }
 
+// The taps of one dimension: output place o reads the inputs o * stride + first + tap * step, tap < taps.
+struct Axis {
+    int64_t taps, first, step, stride;
+};
+
+inline Axis axis_of(const Conv& conv, int dimension) {
+    return {conv.kernel[dimension], -conv.padding[dimension], conv.dilation[dimension], conv.stride[dimension]};
+}
+
 // body(first, n, d, h, w, count) for the runs of pixels [begin, end) that lie in one row of the picture each;
 // first counts from begin.
 template <class Body>
@@ -33,28 +42,28 @@ void pixel_pointers(const Rows& rows, Pointer base, int64_t begin, int64_t end, 
     });
 }
 
-// table[tap * step + i] = the input pixel under that tap for output pixel begin + i, or zeros where it is padding.
-inline void tap_pointers(const Conv& conv, const float* x, const float* zeros, int64_t begin, int64_t end, int64_t step,
-                         const float** table) {
-    const Rows& in = conv.x;
-    const int64_t stride = conv.stride[2];
-    each_run(conv.y, begin, end, [&](int64_t first, int64_t n, int64_t d, int64_t h, int64_t w, int64_t count) {
+// table[tap * step + i] = the pixel of `in`, which lies at x, that the tap reads for pixel begin + i of y, or zeros.
+inline void tap_pointers(const Rows& in, const float* x, const float* zeros, const Axis (&axes)[3], const Rows& y,
+                         int64_t begin, int64_t end, int64_t step, const float** table) {
+    const int64_t stride = axes[2].stride, leap = stride * in.sw;
+    each_run(y, begin, end, [&](int64_t first, int64_t n, int64_t d, int64_t h, int64_t w, int64_t count) {
         const float** to = table + first;
-        for (int64_t kd = 0; kd < conv.kernel[0]; ++kd) {
-            const int64_t id = d * conv.stride[0] - conv.padding[0] + kd * conv.dilation[0];
-            for (int64_t kh = 0; kh < conv.kernel[1]; ++kh) {
-                const int64_t ih = h * conv.stride[1] - conv.padding[1] + kh * conv.dilation[1];
+        for (int64_t kd = 0; kd < axes[0].taps; ++kd) {
+            const int64_t id = d * axes[0].stride + axes[0].first + kd * axes[0].step;
+            for (int64_t kh = 0; kh < axes[1].taps; ++kh) {
+                const int64_t ih = h * axes[1].stride + axes[1].first + kh * axes[1].step;
                 const bool inside = id >= 0 && id < in.d && ih >= 0 && ih < in.h;
-                const float* line = x + n * in.sn + id * in.sd + ih * in.sh;
-                for (int64_t kw = 0; kw < conv.kernel[2]; ++kw, to += step) {
-                    const int64_t iw = w * stride - conv.padding[2] + kw * conv.dilation[2];  // of the run's first
+                const int64_t line = n * in.sn + id * in.sd + ih * in.sh;
+                for (int64_t kw = 0; kw < axes[2].taps; ++kw, to += step) {
+                    const int64_t iw = w * stride + axes[2].first + kw * axes[2].step;  // of the run's first
                     // pixels [left, right) of the run lie inside the picture
-                    const int64_t left = !inside ? count : iw >= 0 ? 0 : std::min(count, (stride - 1 - iw) / stride);
-                    const int64_t right =
-                        !inside || iw >= in.w ? left : std::max(left, std::min(count, (in.w - 1 - iw) / stride + 1));
+                    int64_t left = count, right = count;
+                    if (inside && iw < in.w) {
+                        left = iw >= 0 ? 0 : std::min(count, (stride - 1 - iw) / stride);
+                        right = std::max(left, std::min(count, (in.w - 1 - iw) / stride + 1));
+                    }
                     std::fill(to, to + left, zeros);
-                    const int64_t leap = stride * in.sw;
-                    const float* from = line + (iw + left * stride) * in.sw;
+                    const float* from = x + line + (iw + left * stride) * in.sw;
                     for (int64_t i = left; i < right; ++i, from += leap) to[i] = from;
                     std::fill(to + right, to + count, zeros);
                 }
