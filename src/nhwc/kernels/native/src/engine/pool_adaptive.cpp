@@ -9,6 +9,7 @@ namespace engine {
 namespace {
 
 constexpr int64_t FLOATS_PER_TASK = 1 << 13;
+constexpr int64_t FEW_PIXELS = 48;
 
 struct AdaptivePool {
     Rows x, y;
@@ -83,6 +84,25 @@ void average(const Cell& cell, const L& lanes, int64_t channel, float* to) {
     }
 }
 
+// Few pixels: two plain sums of twice as many channels, so that more of a pixel is read at once.
+template <class L>
+void average_few(const Cell& cell, const L& lanes, int64_t channel, float* to) {
+    constexpr int V = L::vectors;
+    vf sum[2][V]{};
+    for_stretches(cell, cell.pixels, [&](const float* pixel, int64_t count) {
+        const float* from = pixel + channel;
+        int64_t i = 0;
+        for (; i + 2 <= count; i += 2, from += 2 * cell.step)
+#pragma GCC unroll 2
+            for (int part = 0; part < 2; ++part)
+                for (int k = 0; k < V; ++k) sum[part][k] += lanes.get(from + part * cell.step, k);
+        if (i < count)
+            for (int k = 0; k < V; ++k) sum[0][k] += lanes.get(from, k);
+    });
+    const float count = static_cast<float>(cell.count());
+    for (int k = 0; k < V; ++k) lanes.put(to + channel, k, (sum[0][k] + sum[1][k]) / count);
+}
+
 template <class L>
 void maximum(const Cell& cell, const L& lanes, int64_t channel, float* to) {
     constexpr int V = L::vectors;
@@ -122,9 +142,14 @@ NHWC_STEP(pool_adaptive, AdaptivePool) {
             const Cell source =
                 cell_of(from, x, n, Range(d, to.d, from.d), Range(h, to.h, from.h), Range(w, to.w, from.w));
             float* target = row_of(to, y, n, d, h) + w * to.sw;
-            for_channels<WIDE>(channels.begin(part), channels.end(part, to.c), [&](const auto& lanes, int64_t c) {
-                p.is_maximum ? maximum(source, lanes, c, target) : average(source, lanes, c, target);
-            });
+            const int64_t begin = channels.begin(part), end = channels.end(part, to.c);
+            if (p.is_maximum)
+                for_channels<WIDE>(begin, end, [&](const auto& l, int64_t c) { maximum(source, l, c, target); });
+            else if (source.count() <= FEW_PIXELS)
+                for_channels<2 * WIDE>(begin, end,
+                                       [&](const auto& l, int64_t c) { average_few(source, l, c, target); });
+            else
+                for_channels<WIDE>(begin, end, [&](const auto& l, int64_t c) { average(source, l, c, target); });
         }
     });
 }
