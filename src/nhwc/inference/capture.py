@@ -39,7 +39,9 @@ def require_evaluation(model: torch.nn.Module) -> None:
     training = [name or "the model itself" for name, module in model.named_modules() if module.training]
     if training:
         some = ", ".join(training[:3]) + (", …" if len(training) > 3 else "")
-        raise EngineError(f"the engine runs models in evaluation mode, and {some} is in training mode; call eval() first")
+        raise EngineError(
+            f"the engine runs models in evaluation mode, and {some} is in training mode; call eval() first"
+        )
 
 
 def export(model: torch.nn.Module, args: Sequence[Any], kwargs: Mapping[str, Any]) -> torch.export.ExportedProgram:

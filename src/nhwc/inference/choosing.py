@@ -42,7 +42,11 @@ class Chooser:
     known: dict[str, dict[str, float]] = field(default_factory=dict)
 
     def choose(
-        self, request: Request, found: Sequence[Candidate], table: ctypes.Array[ctypes.c_void_p], refill: Callable[[], None]
+        self,
+        request: Request,
+        found: Sequence[Candidate],
+        table: ctypes.Array[ctypes.c_void_p],
+        refill: Callable[[], None],
     ) -> Choice:
         """The fastest candidate, built. table: where the request's memory is; refill: puts numbers into its inputs.
 

@@ -40,11 +40,18 @@ class View:
     """The same memory in another shape or order.
 
     apply: gives the view of a tensor by stride arithmetic alone, and raises RuntimeError where the strides need a copy.
-    kind: for reports ("permute", "reshape").
+    kind: for reports ("permute", "reshape"). permutation: where it only reorders dimensions, the source's dimension for
+    each of the result's.
     """
 
     apply: Callable[[torch.Tensor], torch.Tensor]
     kind: str
+    permutation: tuple[int, ...] | None = None
+
+    @classmethod
+    def permuting(cls, permutation: tuple[int, ...]) -> View:
+        """A view in another order of dimensions."""
+        return cls(lambda tensor: tensor.permute(permutation), "permute", permutation)
 
 
 @dataclass(frozen=True, eq=False)

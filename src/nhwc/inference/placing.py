@@ -50,9 +50,7 @@ class Item:
     def request(self, threads: int, exact: bool) -> Request:
         """What its step's candidates are asked."""
         assert self.output is not None and not isinstance(self.work, Call)
-        return requested(
-            self.work, self.inputs, self.output, self.fused, self.addend, self.axis, threads, exact
-        )
+        return requested(self.work, self.inputs, self.output, self.fused, self.addend, self.axis, threads, exact)
 
     @property
     def reads(self) -> tuple[Place, ...]:
@@ -227,9 +225,7 @@ class Placer:
         if not fused.addend_last:
             add()
         if fused.activation:
-            terms.append(
-                Term("activation", (len(terms) - 1,), activation=fused.activation, lo=fused.lo, hi=fused.hi)
-            )
+            terms.append(Term("activation", (len(terms) - 1,), activation=fused.activation, lo=fused.lo, hi=fused.hi))
         if fused.addend_last:
             add()
         first = replace(item, fused=Fused(), addend=None)

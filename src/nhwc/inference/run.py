@@ -57,7 +57,9 @@ class Runner:
         self.scratch_bytes = max((each.program.scratch_bytes for each in sections if each.program), default=0)
         self._pool: list[Frame] = []
 
-    def __call__(self, tensors: Sequence[torch.Tensor], clock: Callable[[Item, float], None] | None = None) -> list[Any]:
+    def __call__(
+        self, tensors: Sequence[torch.Tensor], clock: Callable[[Item, float], None] | None = None
+    ) -> list[Any]:
         """The outputs for input tensors of the shapes and dtypes that were planned for, in any strides.
 
         clock: gets every item's seconds, for reports.

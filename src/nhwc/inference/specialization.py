@@ -62,7 +62,9 @@ class Specialization:
         self.tensors = [place for place, each in enumerate(self.captured.arguments) if each is not None]
         values = self.graph.inputs
         self.strides = {
-            value: tuple(flat[place].stride()) for value, place in zip(values, self.tensors, strict=True) if value.is_placed
+            value: tuple(flat[place].stride())
+            for value, place in zip(values, self.tensors, strict=True)
+            if value.is_placed
         }
         self.plans: dict[int, Plan] = {}
         self.runners: dict[int, Runner] = {}

@@ -44,7 +44,14 @@ def _convolution(build: Builder, node: FxNode, given: Mapping[str, Any]) -> Valu
             return None
         padding = [span // 2 if padding == "same" else 0 for span in spans]
     work = Convolution(
-        weight.constant, _constant(bias), stride, _spread(padding, count), dilation, given["groups"], False, (0,) * count
+        weight.constant,
+        _constant(bias),
+        stride,
+        _spread(padding, count),
+        dilation,
+        given["groups"],
+        False,
+        (0,) * count,
     )
     return build.emit(work, [x], node)
 

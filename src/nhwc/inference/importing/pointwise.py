@@ -195,5 +195,3 @@ def _prelu(build: Builder, node: FxNode, given: Mapping[str, Any]) -> Value | No
     negative = Term("activation", (0,), activation=Activation.CLAMP, lo=-math.inf, hi=0.0)
     terms = (_X, Term("input", index=1), positive, negative, Term("multiply", (3, 1)), Term("add", (2, 4)))
     return build.emit(Elementwise(terms), [x, shaped], node)
-
-

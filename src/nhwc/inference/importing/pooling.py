@@ -43,9 +43,7 @@ def _average(build: Builder, node: FxNode, given: Mapping[str, Any]) -> Value | 
         return None
     kernel = _spread(given["kernel_size"], count)
     stride, padding = _spread(given["stride"] or kernel, count), _spread(given["padding"], count)
-    work = Pool(
-        "average", kernel, stride, padding, (1,) * count, given["count_include_pad"], given["divisor_override"]
-    )
+    work = Pool("average", kernel, stride, padding, (1,) * count, given["count_include_pad"], given["divisor_override"])
     return build.emit(work, [x], node)
 
 

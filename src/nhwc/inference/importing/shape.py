@@ -70,7 +70,18 @@ def _strided(build: Builder, node: FxNode, given: Mapping[str, Any]) -> Value | 
         return build.emit(View(lambda tensor: tensor.expand(shape), "expand"), [x], node)
     if shape == x.sizes and kind in {"slice", "expand", "narrow"}:
         return x
+    if kind in _REORDERING:
+        return build.emit(View.permuting(_permutation(node, len(x.sizes))), [x], node)
     return build.emit(View(_call(node), kind), [x], node)
+
+
+_REORDERING = {"permute", "transpose", "t", "numpy_T", "movedim", "swapaxes", "swapdims"}
+
+
+def _permutation(node: FxNode, rank: int) -> tuple[int, ...]:
+    # no two dimensions of this sketch have the same size, so that sizes tell where each went
+    seen = _call(node)(torch.empty(tuple(range(2, rank + 2)), device="meta"))
+    return tuple(size - 2 for size in seen.shape)
 
 
 def _call(node: FxNode) -> Callable[[torch.Tensor], torch.Tensor]:
@@ -79,7 +90,9 @@ def _call(node: FxNode) -> Callable[[torch.Tensor], torch.Tensor]:
     return lambda tensor: target(tensor, *rest, **keywords)  # type: ignore[no-any-return]
 
 
-@importer("aten.chunk.default", "aten.split.Tensor", "aten.split_with_sizes.default", "aten.unbind.int", "aten.split.sizes")
+@importer(
+    "aten.chunk.default", "aten.split.Tensor", "aten.split_with_sizes.default", "aten.unbind.int", "aten.split.sizes"
+)
 def _parts(build: Builder, node: FxNode, given: Mapping[str, Any]) -> list[Value] | None:
     x = given["self"]
     if not x.is_placed:

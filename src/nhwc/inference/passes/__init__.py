@@ -3,10 +3,18 @@
 from __future__ import annotations
 
 from nhwc.inference.graph import Graph
-from nhwc.inference.passes import affine
+from nhwc.inference.passes import affine, chains, epilogues, flattening, padding, permutations
 
 #: In the order in which they run.
-PASSES = (affine.lower,)
+PASSES = (
+    padding.absorb,
+    permutations.sink,
+    affine.fold,
+    affine.lower,
+    epilogues.fuse,
+    chains.merge,
+    flattening.permute_weights,
+)
 
 
 def simplify(graph: Graph) -> None:
