@@ -8,6 +8,7 @@ from dataclasses import dataclass
 import torch
 
 from nhwc.inference.native import NOTHING, Conv, Epilogue, Placed, Ref, Rows, Step
+from nhwc.inference.operations import Convolution
 from nhwc.inference.steps.packing import Panels, lanes, most_rows, padded_bias, up
 from nhwc.inference.steps.registry import Request
 
@@ -69,6 +70,11 @@ def are_rows(*tensors: Placed | None) -> bool:
     return all(each is None or each.shape[1] == 1 or each.strides[1] == 1 for each in tensors)
 
 
+def adds_alike(request: Request) -> bool:
+    """Whether what the epilogue adds has the output's shape, or there is nothing to add."""
+    return request.addend is None or request.addend.shape == request.output.shape
+
+
 def spatial(numbers: Sequence[int], missing: int) -> tuple[int, int, int]:
     """(depth, height, width), with ``missing`` where there are fewer."""
     depth, height, width = (*[missing] * (3 - len(numbers)), *numbers)
@@ -83,6 +89,16 @@ class Window:
     stride: tuple[int, int, int] = (1, 1, 1)
     dilation: tuple[int, int, int] = (1, 1, 1)
     padding: tuple[int, int, int] = (0, 0, 0)
+
+    @classmethod
+    def of(cls, conv: Convolution) -> Window:
+        """The window of a convolution over images or volumes."""
+        return cls(
+            spatial(conv.weight.shape[2:], 1),
+            spatial(conv.stride, 1),
+            spatial(conv.dilation, 1),
+            spatial(conv.padding, 0),
+        )
 
     @property
     def taps(self) -> int:
