@@ -165,7 +165,10 @@ class Program:
         self.steps = tuple(steps)
         self.scratch_bytes = max((step.scratch_bytes for step in self.steps), default=0)
         self._entries = (_Entry * len(self.steps))(
-            *[_Entry(library.address(f"step_{step.function}"), ctypes.addressof(step.parameters)) for step in self.steps]
+            *[
+                _Entry(library.address(f"step_{step.function}"), ctypes.addressof(step.parameters))
+                for step in self.steps
+            ]
         )
 
     def run(self, table: ctypes.Array[ctypes.c_void_p], scratch: int, threads: int) -> None:

@@ -129,9 +129,7 @@ class Copy:
     value: float = 0.0
 
 
-Operation = (
-    Convolution | Linear | Pool | AdaptivePool | Resample | Elementwise | Normalization | Softmax | Mean | Copy
-)
+Operation = Convolution | Linear | Pool | AdaptivePool | Resample | Elementwise | Normalization | Softmax | Mean | Copy
 
 
 @dataclass(frozen=True, eq=False)

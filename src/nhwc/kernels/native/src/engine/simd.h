@@ -38,7 +38,8 @@ inline vf load(const float* from) {
     return value;
 }
 inline void store(float* to, vf value) { std::memcpy(to, &value, sizeof value); }
-inline vf splat(float value) { return vf{} + value; }
+// value - 0 is value, -0 too, so that nothing but the broadcast is left of it; value + 0 would take an addition.
+inline vf splat(float value) { return value - vf{}; }
 
 // The first `count` < LANES floats; the lanes after them are zero, and memory after them is not touched.
 inline vf load_part(const float* from, int64_t count) {
@@ -82,6 +83,5 @@ inline vf at_most(vf v, vf bound) {
     return v > bound ? bound : v;
 #endif
 }
-
 }  // namespace engine
 }  // namespace nhwc

@@ -1,0 +1,90 @@
+"""Weights as the matrix product reads them: panels of a few vectors of columns, each read straight through.
+
+Mirrors ``Panels`` of kernels/native/src/engine/product.h.
+"""
+
+from __future__ import annotations
+
+import ctypes
+from dataclasses import dataclass
+from functools import cache
+
+import torch
+import torch.nn.functional as functional
+
+from nhwc.kernels.native import library
+
+#: Vectors of the widest panel.
+MOST_VECTORS = 4
+_lanes = library.Function("engine_lanes", "p")
+
+
+@cache
+def lanes() -> int:
+    """Floats of one vector of the library in use: 16, 8 or 4."""
+    number = ctypes.c_int64()
+    _lanes(ctypes.addressof(number))
+    return number.value
+
+
+def most_rows(vectors: int) -> int:
+    """Rows of the tallest tile for a panel of so many vectors, as product.h has them."""
+    tall = {16: (12, 12, 8, 6), 8: (8, 6, 4, 2)}.get(lanes(), (8, 6, 4, 2))
+    return tall[vectors - 1]
+
+
+def up(number: int, multiple: int) -> int:
+    """The next multiple."""
+    return -(-number // multiple) * multiple
+
+
+@dataclass(frozen=True)
+class Panels:
+    """How columns are cut: as few panels as ``vectors`` allows, whose widths differ by one vector at most."""
+
+    columns: int
+    vectors: int
+
+    @property
+    def count(self) -> int:
+        return -(-self._all // self.vectors)
+
+    @property
+    def padded(self) -> int:
+        """Columns in whole vectors."""
+        return self._all * lanes()
+
+    @property
+    def _all(self) -> int:
+        return -(-self.columns // lanes())
+
+    @property
+    def parts(self) -> tuple[tuple[int, int], ...]:
+        """(panels, columns of each): the wide ones, then the narrow ones."""
+        narrow, wide = divmod(self._all, self.count)
+        found = ((wide, (narrow + 1) * lanes()), (self.count - wide, narrow * lanes()))
+        return tuple(each for each in found if each[0])
+
+
+def packed(matrices: torch.Tensor, vectors: int, zeros: int = 0) -> torch.Tensor:
+    """(groups, depth, columns) as one run of floats, [group][panel][depth][column], and after them so many zeros.
+
+    Columns are padded with zeros to whole vectors. The first float is aligned as torch aligns memory, 64 bytes.
+    """
+    groups, depth, columns = matrices.shape
+    panels = Panels(columns, vectors)
+    room = torch.zeros(groups * depth * panels.padded + zeros)
+    to = room[: groups * depth * panels.padded].view(groups, depth * panels.padded)
+    padded = functional.pad(matrices, (0, panels.padded - columns))
+    first, at = 0, 0
+    for count, width in panels.parts:
+        source = padded[:, :, first : first + count * width].unflatten(2, (count, width)).transpose(1, 2)
+        size = count * depth * width
+        to[:, at : at + size].view(groups, count, depth, width).copy_(source)
+        first, at = first + count * width, at + size
+    return room
+
+
+def padded_bias(bias: torch.Tensor | None) -> torch.Tensor | None:
+    """The bias with zeros after it, so that a whole vector can be read at its last column."""
+    return None if bias is None else functional.pad(bias.detach().float(), (0, lanes())).contiguous()
