@@ -15,17 +15,13 @@ from pathlib import Path
 from typing import Any
 
 import torch
-import torchvision
+from peer_models import build
 from torch import nn
 
 from nhwc.machine.child import serve
 
 Run = Callable[[], Any]
 Prepare = Callable[[nn.Module, torch.Tensor, int], Run]
-
-#: The input sizes of torchvision's models that do not take 224.
-SIDES = {"inception_v3": 299}
-_CALIBRATION_BATCH = 4
 
 
 @dataclass(frozen=True)
@@ -77,6 +73,15 @@ def inductor(model: nn.Module, x: torch.Tensor, _threads: int) -> Run:
     return lambda: compiled(x)
 
 
+@contender("engine", "nhwc.engine")
+def engine(model: nn.Module, x: torch.Tensor, threads: int) -> Run:
+    """nhwc's own engine, given the same contiguous input as the other runtimes."""
+    import nhwc
+
+    fast = nhwc.engine(model, x, threads=threads)
+    return lambda: fast(x)
+
+
 @contender("onnxruntime", "ONNX Runtime", "onnx", "onnxscript", "onnxruntime")
 def onnx_runtime(model: nn.Module, x: torch.Tensor, threads: int) -> Run:
     """ONNX Runtime on the CPU, with all its graph optimisations."""
@@ -120,26 +125,6 @@ def missing(name: str) -> list[str]:
         except metadata.PackageNotFoundError:
             absent.append(package)
     return absent
-
-
-def build(name: str, batch: int, seed: int) -> tuple[nn.Module, torch.Tensor]:
-    """A model with random weights, the same in every process, in evaluation mode, and an input.
-
-    Batch norms get the statistics of random data first: untouched ones let values grow or vanish layer by layer.
-    """
-    torch.manual_seed(seed)
-    options = {"init_weights": False} if name in ("googlenet", "inception_v3") else {}
-    model = torchvision.models.get_model(name, weights=None, **options)
-    side = SIDES.get(name, 224)
-    norms = [module for module in model.modules() if isinstance(module, nn.modules.batchnorm._BatchNorm)]
-    momenta = [norm.momentum for norm in norms]
-    for norm in norms:
-        norm.momentum = None  # one batch is the whole average
-    if norms:
-        model.train()(torch.randn(_CALIBRATION_BATCH, 3, side, side))
-    for norm, momentum in zip(norms, momenta, strict=True):
-        norm.momentum = momentum
-    return model.eval(), torch.randn(batch, 3, side, side)
 
 
 def disagreement(reference: torch.Tensor, output: object) -> float:

@@ -1,4 +1,4 @@
-"""Torchvision models through eager NCHW, eager channels last, torch.compile, ONNX Runtime and OpenVINO, in float32.
+"""Models through eager NCHW and channels last, torch.compile, ONNX Runtime, OpenVINO and nhwc.engine, in float32.
 
 Each contender is a process of its own; blocks alternate in random order with a rest before each, since the spinning
 thread pools of two runtimes slow each other. Ratios say how many times faster than eager NCHW a contender is.
@@ -21,16 +21,15 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
-import torchvision
 from alternation import Entry, alternate, prepare, summary
 from contenders import CONTENDERS, missing
+from peer_models import LISTS, known
 
 from nhwc.errors import NhwcError, SchemaError, TargetError
 from nhwc.machine import ChildError, available_cores, conditions
 from nhwc.machine.child import Child, environ_for_python
 from nhwc.schema.typed import plain
 from nhwc.suites.files import write_whole
-from nhwc.suites.tutorial import TUTORIAL
 
 FORMAT, VERSION = "nhwc-peers", 1
 BASELINE = "eager_nchw"
@@ -59,7 +58,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 def parse(arguments: Sequence[str] | None) -> argparse.Namespace:
     """The command line. Models may be "tutorial", all 34 of the tutorial's."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--models", default=MODELS, help="names from torchvision with commas between, or: tutorial")
+    parser.add_argument("--models", default=MODELS, help=f"names with commas between, or: {', '.join(LISTS)}")
     parser.add_argument("--batches", default="1,8", help="pictures per step")
     parser.add_argument("--contenders", default=",".join(CONTENDERS), help="some of these; the first is the baseline")
     parser.add_argument("--budget", type=float, default=3600.0, metavar="SECONDS", help="for everything")
@@ -70,7 +69,7 @@ def parse(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument("--resume", action="store_true", help="keep what -o FILE already holds and go on")
     parser.add_argument("-o", "--output", type=Path, help="write every sample as JSON, after each model")
     asked = parser.parse_args(arguments)
-    asked.models = [each.name for each in TUTORIAL.models] if asked.models == "tutorial" else asked.models.split(",")
+    asked.models = list(LISTS.get(asked.models) or asked.models.split(","))
     asked.contenders = asked.contenders.split(",")
     try:
         asked.batches = [int(batch) for batch in asked.batches.split(",")]
@@ -88,10 +87,9 @@ def parse(arguments: Sequence[str] | None) -> argparse.Namespace:
 
 def measure(asked: argparse.Namespace) -> None:
     """Measure every model at every batch, and write and print each as soon as it is done."""
-    known = set(torchvision.models.list_models(module=torchvision.models))
-    unknown = [name for name in asked.models if name not in known]
+    unknown = [name for name in asked.models if name not in known()]
     if unknown:
-        raise TargetError(f"--models: torchvision has no classifier {unknown[0]!r}")
+        raise TargetError(f"--models: torchvision has no model {unknown[0]!r} for pictures or video")
     document = opened(asked)
     done = {(result["model"], result["batch"]) for result in document["results"]}
     todo = [(model, batch) for model in asked.models for batch in asked.batches if (model, batch) not in done]

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import contenders
+import peer_models
 import peers
 import pytest
 import torch
@@ -133,7 +134,7 @@ def test_the_eager_contenders_run_a_model_as_every_process_builds_it(name: str) 
         block = runner.answer({"block": 2})
     assert said["disagreement"] < 1e-4
     assert block["ms"] > 0
-    twice = [contenders.build("squeezenet1_1", 1, 3)[1] for _ in range(2)]
+    twice = [peer_models.build("squeezenet1_1", 1, 3)[1] for _ in range(2)]
     assert torch.equal(*twice)
 
 
@@ -234,11 +235,14 @@ def test_a_command_line_that_makes_no_sense_is_refused(arguments: list[str]) -> 
 
 def test_an_unknown_model_is_one_sentence(capsys: pytest.CaptureFixture[str]) -> None:
     assert peers.main(["--models", "resnet19"]) == 2
-    assert capsys.readouterr().err == "peers: --models: torchvision has no classifier 'resnet19'\n"
+    assert capsys.readouterr().err == ("peers: --models: torchvision has no model 'resnet19' for pictures or video\n")
 
 
-def test_the_tutorials_models_are_all_34() -> None:
-    assert len(peers.parse(["--models", "tutorial"]).models) == 34
+@pytest.mark.parametrize(("name", "count"), [("tutorial", 34), ("engine", 42)])
+def test_lists_of_models_have_names(name: str, count: int) -> None:
+    models = peers.parse(["--models", name]).models
+    assert len(set(models)) == count
+    assert set(models) <= peer_models.known()
 
 
 def test_the_table_shows_ratios_with_intervals_and_failures() -> None:
