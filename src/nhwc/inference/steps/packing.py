@@ -87,7 +87,7 @@ def packed(matrices: torch.Tensor, vectors: int, zeros: int = 0) -> torch.Tensor
     padded = functional.pad(matrices, (0, panels.padded - columns))
     first, at = 0, 0
     for count, width in panels.parts:
-        source = padded[:, :, first : first + count * width].unflatten(2, (count, width)).transpose(1, 2)
+        source = padded[:, :, first : first + count * width].reshape(groups, depth, count, width).transpose(1, 2)
         size = count * depth * width
         to[:, at : at + size].view(groups, count, depth, width).copy_(source)
         first, at = first + count * width, at + size
