@@ -75,6 +75,10 @@ class UnreadableImageError(DataError):
         return type(self), (self.name, self.reason)
 
 
+class EngineError(NhwcError):
+    """A model that the engine cannot take, or a use that it does not allow; the message names the line and the reason."""
+
+
 class TrainingError(NhwcError):
     """A training run that cannot start or go on: settings, data, a loss that is no number; the message has the fix."""
 

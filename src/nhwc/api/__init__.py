@@ -4,6 +4,7 @@ from nhwc.api.auditing import AuditReport, audit, fake_mode, load_report, print_
 from nhwc.api.benching import BenchReport, bench, load_bench
 from nhwc.api.choices import check_variants, every_variant
 from nhwc.api.examining import HealthReport, doctor
+from nhwc.api.serving import engine
 from nhwc.api.switching import kernels_on
 from nhwc.api.training import train
 from nhwc.api.verifying import VerifyReport, load_verification, verify
@@ -24,6 +25,7 @@ __all__ = [
     "check_variants",
     "conditions",
     "doctor",
+    "engine",
     "every_variant",
     "fake_mode",
     "kernels_on",

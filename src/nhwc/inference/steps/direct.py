@@ -69,7 +69,9 @@ def _extent(request: Request, conv: Convolution) -> Extent:
 
 def matrices(weight: torch.Tensor, groups: int) -> torch.Tensor:
     """(K, C / groups, *kernel) as (groups, taps x channels, columns)."""
-    return weight.detach().float().flatten(2).unflatten(0, (groups, -1)).permute(0, 3, 2, 1).flatten(1, 2)
+    outputs, channels = weight.shape[:2]
+    parts = weight.detach().float().reshape(groups, outputs // groups, channels, -1)
+    return parts.permute(0, 3, 2, 1).flatten(1, 2)
 
 
 def _merged_groups(conv: Convolution) -> Convolution:
@@ -81,13 +83,13 @@ def _merged_groups(conv: Convolution) -> Convolution:
     together = max((m for m in range(1, lanes() // columns + 1) if conv.groups % m == 0), default=1)
     if together == 1:
         return conv
-    parts = conv.weight.detach().unflatten(0, (conv.groups // together, together, columns))
-    merged = parts.new_zeros(*parts.shape[:3], together, *parts.shape[3:])
+    kernel, groups = conv.weight.shape[2:], conv.groups // together
+    parts = conv.weight.detach().reshape(groups, together, columns, channels, *kernel)
+    merged = parts.new_zeros(groups, together, columns, together, channels, *kernel)
     for i in range(together):
         merged[:, i, :, i] = parts[:, i]
-    weight = merged.flatten(0, 2).flatten(1, 2)
-    assert weight.shape[1] == channels * together
-    return Convolution(weight, conv.bias, conv.stride, conv.padding, conv.dilation, conv.groups // together)
+    weight = merged.reshape(groups * together * columns, together * channels, *kernel)
+    return Convolution(weight, conv.bias, conv.stride, conv.padding, conv.dilation, groups)
 
 
 def _build_direct(request: Request, conv: Convolution, blocking: Blocking) -> Step:

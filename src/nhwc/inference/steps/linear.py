@@ -9,7 +9,7 @@ from functools import partial
 from nhwc.inference.native import Placed, Rows, Step
 from nhwc.inference.operations import Linear
 from nhwc.inference.steps.packing import packed
-from nhwc.inference.steps.products import adds_alike, Blocking, Extent, Window, blockings, product_step, table_bytes
+from nhwc.inference.steps.products import Blocking, Extent, Window, adds_alike, blockings, product_step, table_bytes
 from nhwc.inference.steps.registry import Candidate, Request, algorithm
 
 #: Dimensions before the last that the library can walk.

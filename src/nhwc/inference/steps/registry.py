@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from nhwc.errors import RegistryError
-from nhwc.inference.native import Placed, Step
+from nhwc.inference.native import Activation, Placed, Step
 from nhwc.inference.operations import Fused, Operation
 
 
@@ -26,6 +26,10 @@ class Request:
     addend: Placed | None = None
     threads: int = 1
     exact: bool = False
+
+    @property
+    def has_epilogue(self) -> bool:
+        return self.fused.activation != Activation.NONE or self.addend is not None
 
 
 @dataclass(frozen=True)

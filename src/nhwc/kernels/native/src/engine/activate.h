@@ -21,7 +21,10 @@ inline vf activated(vf x, float lo, float hi, vf slope) {
     if constexpr (KIND == HARDSWISH) return x * (at_most(at_least(x + 3.0f, splat(0.0f)), splat(6.0f)) * (1.0f / 6.0f));
     if constexpr (KIND == HARDSIGMOID) return at_most(at_least(x + 3.0f, splat(0.0f)), splat(6.0f)) * (1.0f / 6.0f);
     if constexpr (KIND == SIGMOID) return sigmoid(x);
-    if constexpr (KIND == GELU) return (x * 0.5f) * (erf_of(x * 0.70710678f) + 1.0f);
+    if constexpr (KIND == GELU) {
+        const vf half = x * 0.5f;
+        return half * erf_of(x * 0.70710678f) + half;
+    }
     if constexpr (KIND == GELU_TANH) {
         // (1 + tanh u) / 2 = 1 / (1 + e^-2u), u = sqrt(2 / pi) (x + 0.044715 x^3)
         const vf twice = x * (x * x * 0.0713548163f + 1.59576912f);

@@ -74,7 +74,7 @@ inline void rotations(const Grouped& g, vf (&carried)[PIXELS]) {
 }
 
 template <int SIZE, int PIXELS, bool WHOLE>
-void grouped_tile(const Grouped& g) {
+__attribute__((noinline)) void grouped_tile(const Grouped& g) {
     vf sums[PIXELS] = {};
     if constexpr (at_once(SIZE) * 4 <= SIZE) {
         rotations<SIZE, PIXELS, at_once(SIZE) * 3, WHOLE>(g, sums);

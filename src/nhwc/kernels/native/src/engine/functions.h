@@ -21,36 +21,45 @@ inline vf with_sign(vf of, vf sign) {
 // x = n ln 2 + r with |r| <= ln 2 / 2, and e^r = 1 + r + r² p: what every exponential starts with.
 struct Reduced {
     vf r, tail;  // tail = r² p
-    vi n;
+    vf n;        // whole
 };
+
+constexpr float ROUND = 12582912.0f;  // 1.5 * 2^23: adding it leaves the nearest integer in the low bits
 
 // |x| stays below 2^21.
 inline Reduced reduced(vf x) {
-    constexpr float ROUND = 12582912.0f;  // adding 1.5 * 2^23 leaves the nearest integer in the low bits
-    const vf shifted = x * 1.44269504f + ROUND;
-    const vf n = shifted - ROUND;
+    const vf n = (x * 1.44269504f + ROUND) - ROUND;
     const vf r = (x - n * 0.693145752f) - n * 1.42860677e-6f;
     vf p = r * 0.0013950486f + 0.0083688679f;
     p = p * r + 0.0416662059f;
     p = p * r + 0.1666651886f;
     p = p * r + 0.5000000095f;
-    return {r, r * r * p, bits_of(shifted) - bits_of(splat(ROUND))};
+    return {r, r * r * p, n};
 }
 
 // 2^n for -127 <= n <= 128: 0 for the first, infinity for the last.
-inline vf power_of_two(vi n) { return float_of((n + 127) << 23); }
+inline vf power_of_two(vf n) { return float_of((bits_of(n + (ROUND + 127.0f)) - bits_of(splat(ROUND))) << 23); }
+
+// value * 2^n for x >= LOWEST, where what is no normal number may be 0 or infinite; 0 at LOWEST.
+#if defined(__AVX512F__)
+constexpr float LOWEST = -200.0f;
+inline vf scaled(vf value, vf n) { return (vf)_mm512_maskz_scalef_ps(0xffff, (__m512)value, (__m512)n); }
+#else
+constexpr float LOWEST = -88.0f;
+inline vf scaled(vf value, vf n) { return value * power_of_two(n); }
+#endif
 
 // e^x where results below 2^-126 may become 0 and those above 2^127.5 infinite: in sums, and in 1 / (1 + e^x).
 inline vf exponential_normal(vf x) {
-    const Reduced e = reduced(at_most(at_least(x, splat(-88.0f)), splat(88.8f)));
-    return (e.tail + e.r + 1.0f) * power_of_two(e.n);
+    const Reduced e = reduced(at_most(at_least(x, splat(LOWEST)), splat(88.8f)));
+    return scaled(e.tail + e.r + 1.0f, e.n);
 }
 
 // e^x over all floats.
 inline vf exponential(vf x) {
     const Reduced e = reduced(at_most(at_least(x, splat(-104.0f)), splat(88.8f)));
     // 2^n in two factors, since 2^128 and 2^-149 are no normal numbers
-    const vi half = e.n >> 1;
+    const vf half = (e.n * 0.5f + ROUND) - ROUND;
     return ((e.tail + e.r + 1.0f) * power_of_two(half)) * power_of_two(e.n - half);
 }
 
@@ -121,7 +130,8 @@ inline vf erf_of(vf x) {
     q = q * c - 0.6382256024f;
     q = q * c - 1.12704008f;
     q = q * c - 0.00035370893f;
-    const vf large = 1.0f - exponential_normal(q);
+    const Reduced e = reduced(q);
+    const vf large = 1.0f - scaled(e.tail + e.r + 1.0f, e.n);
     return a < 1.0f ? small : with_sign(large, x);
 }
 

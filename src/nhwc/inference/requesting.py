@@ -1,0 +1,60 @@
+"""Places as the steps' candidates want them: what works along one dimension gets rows of it, where strides allow that."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from nhwc.inference.layout import Place, order_of
+from nhwc.inference.native import Placed
+from nhwc.inference.operations import Fused, Operation
+from nhwc.inference.steps.registry import Request
+
+
+def requested(
+    work: Operation,
+    inputs: Sequence[Place],
+    output: Place,
+    fused: Fused,
+    addend: Place | None,
+    axis: int | None,
+    threads: int,
+    exact: bool,
+) -> Request:
+    """The request for an operation on places.
+
+    axis: the dimension that products, softmax and layer norm work along; operands become (rows, axis) then, or stay as
+    they are where the other dimensions cannot be merged.
+    """
+    operands = [output.placed(), *[each.placed() for each in inputs]]
+    if addend is not None:
+        operands.append(addend.placed())
+    if axis is not None:
+        operands = _rows_along(operands, axis) or operands
+    inner = operands[1 : 1 + len(inputs)]
+    added = operands[-1] if addend is not None else None
+    return Request(work, tuple(inner), operands[0], fused, added, threads, exact)
+
+
+def _rows_along(operands: list[Placed], axis: int) -> list[Placed] | None:
+    """All operands as (rows, axis), the other dimensions merged in the order in which the first one has them."""
+    shape, strides = operands[0].shape, operands[0].strides
+    if any(len(each.shape) != len(shape) for each in operands):
+        return None
+    order = [dim for dim in order_of(shape, strides) if dim != axis and shape[dim] != 1]
+    merged = [_merged(each, order, axis) for each in operands]
+    found = [each for each in merged if each is not None]
+    return found if len(found) == len(operands) else None
+
+
+def _merged(operand: Placed, order: list[int], axis: int) -> Placed | None:
+    """One operand as (rows, axis); None where its dimensions do not lie one inside the other."""
+    sizes, strides = operand.shape, operand.strides
+    for outer, inner in zip(order, order[1:], strict=False):
+        if strides[outer] != strides[inner] * sizes[inner]:
+            return None
+    rows = 1
+    for dim in order:
+        rows *= sizes[dim]
+    step = strides[order[-1]] if order else sizes[axis]
+    return replace(operand, shape=(rows, sizes[axis]), strides=(step, strides[axis]))

@@ -1,0 +1,96 @@
+"""The engine for inputs of certain shapes: captured once, made ready for every number of threads that calls it."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import torch
+from torch.utils import _pytree as pytree
+
+from nhwc.errors import EngineError
+from nhwc.inference import capture
+from nhwc.inference.building import Plan, plan, runner
+from nhwc.inference.choosing import Chooser, Progress
+from nhwc.inference.graph import Graph, Node, Value
+from nhwc.inference.importing import imported
+from nhwc.inference.passes import simplify
+from nhwc.inference.run import Runner
+
+Signature = tuple[Any, ...]
+
+
+def signature_of(flat: Sequence[Any]) -> Signature:
+    """What an input must share with the example: shapes and dtypes of tensors, other values themselves."""
+    return tuple((tuple(each.shape), each.dtype) if isinstance(each, torch.Tensor) else each for each in flat)
+
+
+def graph_of(model: torch.nn.Module, args: Sequence[Any], kwargs: Mapping[str, Any]) -> tuple[capture.Captured, Graph]:
+    """The model's graph for these arguments, simplified. Raises EngineError where it cannot be captured."""
+    program = capture.export(model, args, kwargs)
+    found = capture.captured(program)
+    graph = imported(found, program.graph_module)
+    if graph is None:
+        program = capture.functional(program)
+        found = capture.captured(program)
+        graph = imported(found, program.graph_module)
+        if graph is None:
+            raise EngineError("the model writes into memory that it reads by another name, and torch cannot undo that")
+    simplify(graph)
+    return found, graph
+
+
+class Specialization:
+    """One set of shapes. strides: of the example's tensors, which inputs of other strides are copied to."""
+
+    def __init__(
+        self,
+        model: torch.nn.Module,
+        args: Sequence[Any],
+        kwargs: Mapping[str, Any],
+        chooser: Chooser,
+        exact: bool,
+        progress: Progress,
+    ) -> None:
+        progress("capturing", 0, 1)
+        self.captured, self.graph = graph_of(model, args, kwargs)
+        progress("capturing", 1, 1)
+        flat = pytree.tree_leaves((tuple(args), dict(kwargs)))
+        self.signature = signature_of(flat)
+        self.chooser, self.exact, self.progress = chooser, exact, progress
+        self.tensors = [place for place, each in enumerate(self.captured.arguments) if each is not None]
+        values = self.graph.inputs
+        self.strides = {
+            value: tuple(flat[place].stride())
+            for value, place in zip(values, self.tensors, strict=True)
+            if value.is_placed
+        }
+        self.plans: dict[int, Plan] = {}
+        self.runners: dict[int, Runner] = {}
+        self.learned: dict[Node, tuple[int, ...]] = {}
+        self.inexact: set[Node] = set()
+        self._lock = threading.Lock()
+
+    def ready(self, threads: int) -> Runner:
+        """The runner for a number of threads, made at its first use."""
+        found = self.runners.get(threads)
+        if found is None:
+            with self._lock:
+                found = self.runners.get(threads) or self._made(threads)
+        return found
+
+    def _made(self, threads: int) -> Runner:
+        with torch.no_grad():
+            planned = plan(self.graph, self.strides, threads, self.exact, self.learned)
+            made = runner(planned, threads, self.chooser, self.progress)
+        self.plans[threads], self.runners[threads] = planned, made
+        return made
+
+    def __call__(self, flat: Sequence[Any]) -> list[Any]:
+        """The flattened outputs for flattened arguments that have the signature."""
+        return self.ready(torch.get_num_threads())([flat[place] for place in self.tensors])
+
+    def values_of(self, flat: Sequence[Any]) -> dict[Value, torch.Tensor]:
+        """Graph inputs with their tensors."""
+        return {value: flat[place] for value, place in zip(self.graph.inputs, self.tensors, strict=True)}
