@@ -86,6 +86,7 @@ class Placer:
         self.threads, self.exact = threads, exact
         self.items: list[Item] = []
         self.places: dict[Value, Place] = {}
+        self._parts: set[tuple[Buffer, int, Buffer, int]] = set()  # copied into joined buffers
         for value in graph.inputs:
             if value.is_placed:
                 strides = input_strides[value]
@@ -152,7 +153,9 @@ class Placer:
         for part in parts:
             target = self.part_of(whole, join.dim, start, part.shape[join.dim])
             start += part.shape[join.dim]
-            if not _same(part, target):
+            key = (part.buffer, part.offset, target.buffer, target.offset)
+            if not _same(part, target) and key not in self._parts:
+                self._parts.add(key)
                 self._copied(node, part, target)
         return whole
 

@@ -1,1 +1,5 @@
 """Steps that the engine runs: one file per algorithm or family, each registers its candidates for an operation."""
+
+from nhwc.inference.steps import copying, depthwise, direct, elementwise, linear, transposed
+
+__all__ = ["copying", "depthwise", "direct", "elementwise", "linear", "transposed"]

@@ -163,7 +163,11 @@ def _assigned(nodes: Sequence[Node], is_invariant: Sequence[bool]) -> Chain:
         operands = [where[operand] for operand in each.operands]
         # what all rows share keeps its register for them
         free += sorted(
-            {where[o] - inputs for o in each.operands if last_use[o] == place and not nodes[o].is_input and not shared[o]}
+            {
+                where[o] - inputs
+                for o in each.operands
+                if last_use[o] == place and not nodes[o].is_input and not shared[o]
+            }
         )
         if is_last:
             shared[place], to = False, -1

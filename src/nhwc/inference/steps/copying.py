@@ -87,5 +87,8 @@ def _box(
     across = -1
     if strides is not None and to[-1] == 1 and source[-1] != 1 and 1 in source:
         across = missing + source.index(1)
-    arrays = [(ctypes.c_int64 * _MOST_DIMENSIONS)(*[fill] * missing, *each) for fill, each in ((1, view.sizes), (0, source), (0, to))]
+    arrays = [
+        (ctypes.c_int64 * _MOST_DIMENSIONS)(*[fill] * missing, *each)
+        for fill, each in ((1, view.sizes), (0, source), (0, to))
+    ]
     return Box(int(strides is None), across, offset, to_offset, *arrays)

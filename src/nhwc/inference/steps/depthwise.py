@@ -11,12 +11,10 @@ from collections.abc import Iterator
 
 import torch
 
-from nhwc.inference.native import Conv, Epilogue, Placed, Rows, Step
+from nhwc.inference.native import Step
 from nhwc.inference.operations import Convolution
+from nhwc.inference.steps.parameters import PACK, convolution, is_in_rows, pack_bias
 from nhwc.inference.steps.registry import Candidate, Request, algorithm
-
-#: Channels of one block of packed weights, depthwise.h's PACK.
-PACK = 16
 
 
 def pack(weight: torch.Tensor) -> torch.Tensor:
@@ -28,20 +26,13 @@ def pack(weight: torch.Tensor) -> torch.Tensor:
     return padded.reshape(blocks, PACK, -1).transpose(1, 2).contiguous()
 
 
-def pack_bias(bias: torch.Tensor | None, channels: int) -> torch.Tensor:
-    """(K,) or None as floats for whole blocks of 16 channels."""
-    padded = torch.zeros(-(-channels // PACK) * PACK)
-    if bias is not None:
-        padded[:channels] = bias
-    return padded
-
-
 @algorithm(Convolution)
 def depthwise(request: Request) -> Iterator[Candidate]:
     """Candidates where groups is the number of input channels."""
     operation = request.operation
     assert isinstance(operation, Convolution)
-    if operation.transposed or operation.weight.shape[1] != 1 or operation.groups != request.inputs[0].shape[1]:
+    per_channel = operation.weight.shape[1] == 1 and operation.groups == request.inputs[0].shape[1]
+    if operation.transposed or not per_channel or not is_in_rows(request):
         return
     if _is_specialised(request, operation):
         for pixels, rows, channels, run in _choices(request, operation):
@@ -78,33 +69,9 @@ def _candidate(
     request: Request, operation: Convolution, function: str, label: str, choice: tuple[int, ...]
 ) -> Candidate:
     def build() -> Step:
-        weight = pack(operation.weight)
+        weight = pack(operation.weight.detach().float())
         bias = pack_bias(operation.bias, request.output.shape[1])
-        slope = request.fused.slope
-        parameters = convolution(request, operation, weight, bias, choice)
-        kept = (weight, bias) if slope is None else (weight, bias, slope)
+        parameters, kept = convolution(request, operation, weight, bias, choice)
         return Step(function, parameters, label, constants=kept)
 
     return Candidate(label, build)
-
-
-def convolution(
-    request: Request, operation: Convolution, weight: torch.Tensor, bias: torch.Tensor, choice: tuple[int, ...]
-) -> Conv:
-    """The parameters of a convolution whose weights are packed; images get a depth of one."""
-    fused = request.fused
-    slope = None if fused.slope is None else Placed.constant(fused.slope)
-    missing = 3 - len(operation.stride)
-    return Conv(
-        Rows.of(request.inputs[0]),
-        Rows.of(request.output),
-        Epilogue.of(fused.activation, fused.lo, fused.hi, slope, request.addend, fused.addend_last),
-        Placed.constant(weight).ref,
-        Placed.constant(bias).ref,
-        operation.groups,
-        (1,) * missing + tuple(operation.weight.shape[2:]),
-        (1,) * missing + operation.stride,
-        (1,) * missing + operation.dilation,
-        (0,) * missing + operation.padding,
-        choice,
-    )

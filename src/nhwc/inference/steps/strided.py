@@ -86,3 +86,17 @@ def is_overlapping(placed: Placed) -> bool:
             return True
         end += stride * (size - 1)
     return False
+
+
+def dense_rows(source: Placed, target: Placed) -> tuple[Rows, Rows] | None:
+    """An input and the result of its size as rows along their densest dimension, which must be the same.
+
+    None where it is not, or where the other dimensions are more than four.
+    """
+    inner = densest(target)
+    if source.shape != target.shape or inner is None or is_overlapping(target):
+        return None
+    if source.strides[inner] != 1 and source.shape[inner] != 1:
+        return None
+    view = collapsed(target.shape, target.strides, source.strides, inner=inner)
+    return None if len(view.sizes) > MOST else (view.rows(1, source), view.rows(0, target))

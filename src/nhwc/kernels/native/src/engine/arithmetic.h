@@ -5,6 +5,7 @@
 #include <cmath>
 
 #include "activate.h"
+#include "lanes.h"
 
 namespace nhwc {
 namespace engine {
@@ -48,16 +49,6 @@ inline void for_vectors(int64_t count, const F& f) {
     if (const int64_t rest = count - j)
         f([j, rest](const float* from) { return load_part(from + j, rest); },
           [j, rest](float* to, vf value) { store_part(to + j, value, rest); });
-}
-
-// NaN from either side stays one, as torch's maximum has it.
-inline vf greater_of(vf a, vf b) {
-    const vf found = at_least(a, b);
-    return b != b ? b : found;
-}
-inline vf less_of(vf a, vf b) {
-    const vf found = at_most(a, b);
-    return b != b ? b : found;
 }
 
 template <int64_t KIND>

@@ -59,19 +59,21 @@ class Products {
         pixel_pointers(y, at(context_, y), begin, end, tables.out);
         if (adds) pixel_pointers<const float*>(addend, at(context_, addend), begin, end, tables.addend);
         const float* bias = conv_.bias.base < 0 ? nullptr : at(context_, conv_.bias);
-        const Finish finish{bias, adds && !adds_later ? tables.addend : nullptr, epilogue.addend_last != 0, bounds_};
+        const bool clamps = epilogue.activation == CLAMP;
+        const Finish finish{adds && !adds_later ? tables.addend : nullptr, epilogue.addend_last != 0,
+                            clamps && epilogue.lo > -INFINITY, clamps && epilogue.hi < INFINITY, bounds_};
         const int64_t past = units() * (unit_block + 1) / unit_blocks();
         for (int64_t unit = units() * unit_block / unit_blocks(); unit < past;) {
             const int64_t group = unit / panels_.count, panel = unit % panels_.count;
             const int64_t count = std::min(panels_.count - panel, past - unit);
             const float* of_group = weight + group * taps_ * channels_ * panels_.padded();
-            multiply_block({tables.in, choice_.block_rows, taps_, group * channels_, channels_, of_group, tables.out,
-                            group * columns_, end - begin, panel, panel + count, choice_.tall, choice_.depth_block,
-                            finish},
-                           panels_);
-            const int64_t first = panels_.first(panel), width = std::min(panels_.first(panel + count), columns_) - first;
-            if (!in_registers)
-                finish_rows(tables, adds_later, end - begin, group * columns_ + first, width);
+            multiply_block(
+                {tables.in, choice_.block_rows, taps_, group * channels_, channels_, of_group, bias, tables.out,
+                 group * columns_, end - begin, panel, panel + count, choice_.tall, choice_.depth_block, finish},
+                panels_);
+            const int64_t first = panels_.first(panel),
+                          width = std::min(panels_.first(panel + count), columns_) - first;
+            if (!in_registers) finish_rows(tables, adds_later, end - begin, group * columns_ + first, width);
             unit += count;
         }
     }

@@ -2,8 +2,8 @@
 // output rows, so that neighbours share their loads. See nhwc/inference/steps/depthwise.py for the packing.
 #include <algorithm>
 
-#include "activate.h"
 #include "depthwise.h"
+#include "late.h"
 #include "tasks.h"
 
 namespace nhwc {
@@ -56,11 +56,10 @@ void activate_pixels(const Job& job, int64_t n, int64_t row, int64_t column, int
     for (int64_t r = row; r < row + rows; ++r)
         for (int64_t p = column; p < column + pixels; ++p) {
             float* to = job.y + n * conv.y.sn + r * conv.y.sh + p * conv.y.sw + job.from;
-            activate(conv.epilogue, job.context, to, job.to - job.from, job.from);
-            if (job.addend == nullptr || !conv.epilogue.addend_last) continue;
             const Rows& more = conv.epilogue.addend;
-            const float* from = job.addend + n * more.sn + r * more.sh + p * more.sw + job.from;
-            for (int64_t c = 0; c < job.to - job.from; ++c) to[c] += from[c];
+            const bool adds = job.addend != nullptr && conv.epilogue.addend_last;
+            const float* late = adds ? job.addend + n * more.sn + r * more.sh + p * more.sw + job.from : nullptr;
+            activate_late(conv.epilogue, job.context, to, late, job.to - job.from, job.from);
         }
 }
 

@@ -2,9 +2,9 @@
 // channels for each of the input: pixel by pixel, over the taps that lie within the input.
 #include <algorithm>
 
-#include "activate.h"
 #include "conv.h"
 #include "depthwise.h"
+#include "late.h"
 #include "tasks.h"
 
 namespace nhwc {
@@ -105,10 +105,7 @@ void run_row(const Conv& conv, const Context& context, int64_t n, int64_t depth,
             run_pixel<false>(conv, x, weight, bias, reaches, early, bounds, to);
         else
             run_pixel<true>(conv, x, weight, bias, reaches, early, bounds, to);
-        if (in_registers) continue;
-        activate(conv.epilogue, context, to, y.c, 0);
-        if (adds_after)
-            for (int64_t c = 0; c < y.c; ++c) to[c] += addend[c];
+        if (!in_registers) activate_late(conv.epilogue, context, to, adds_after ? addend : nullptr, y.c, 0);
     }
 }
 

@@ -53,7 +53,8 @@ void copy_places(const Rows& x, const float* from, float* to, int64_t count) {
 }
 
 // The input rows from (id, ih) on of picture n, with zeros where there is no picture.
-void copy_window(const Conv& conv, const float* x, int64_t n, int64_t d, int64_t line, const Window& window, float* to) {
+void copy_window(const Conv& conv, const float* x, int64_t n, int64_t d, int64_t line, const Window& window,
+                 float* to) {
     const Rows& in = conv.x;
     const int64_t before = std::min(conv.padding[2], window.width);
     const int64_t inside = std::max<int64_t>(0, std::min(in.w, window.width - before));

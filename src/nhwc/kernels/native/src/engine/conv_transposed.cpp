@@ -1,5 +1,5 @@
-// Transposed convolution, gathered: output places that agree modulo the stride read the same taps of the kernel, so each
-// such phase is a direct convolution of stride 1 whose results lie a stride apart.
+// Transposed convolution, gathered: output places that agree modulo the stride read the same taps of the kernel, so
+// each such phase is a direct convolution of stride 1 whose results lie a stride apart.
 #include <numeric>
 
 #include "conv_blocks.h"
@@ -25,7 +25,8 @@ Axis phase_axis(const Conv& conv, int dimension, int64_t phase) {
 Rows phase_rows(const Rows& rows, const int64_t (&stride)[3], const int64_t (&phase)[3]) {
     Rows of = rows;
     if (rows.at.base < 0) return of;
-    of.at.offset += (phase[0] * rows.sd + phase[1] * rows.sh + phase[2] * rows.sw) * static_cast<int64_t>(sizeof(float));
+    of.at.offset +=
+        (phase[0] * rows.sd + phase[1] * rows.sh + phase[2] * rows.sw) * static_cast<int64_t>(sizeof(float));
     of.d = (rows.d - phase[0] + stride[0] - 1) / stride[0];
     of.h = (rows.h - phase[1] + stride[1] - 1) / stride[1];
     of.w = (rows.w - phase[2] + stride[2] - 1) / stride[2];

@@ -99,37 +99,46 @@ struct RowTasks {
     }
 };
 
-// Tiles of the plane of the last dimension and the one across: to (columns, rows) = from (rows, columns).
+// Tiles of the plane of the last dimension and the one across: to (columns, rows) = from (rows, columns). Small planes
+// are taken several at a time.
 struct TileTasks {
     explicit TileTasks(const Box& box)
-        : rows(box.size[LAST], TILE_ROWS),
+        : along(box.across == LAST - 1 ? LAST - 2 : LAST - 1),
+          rows(box.size[LAST], TILE_ROWS),
           columns(box.size[box.across], std::max<int64_t>(64, FLOATS_PER_TASK / rows.size / 64 * 64)),
-          count(count_of(box, LAST, box.across) * rows.count * columns.count) {}
+          planes(count_of(box, LAST, box.across),
+                 rows.count * columns.count > 1 ? 1 : FLOATS_PER_TASK / (rows.size * columns.size)),
+          count(planes.count * rows.count * columns.count) {}
 
     void run(const Box& box, Places first, int64_t task) const {
         const int64_t row = task % rows.count, column = task / rows.count % columns.count;
-        Places at = place(box, first, task / rows.count / columns.count, LAST, box.across);
-        at.from += rows.first(row) * box.from[LAST] + columns.first(column);
-        at.to += rows.first(row) + columns.first(column) * box.to[box.across];
-        const Matrix<uint32_t> m{reinterpret_cast<const uint32_t*>(at.from),
-                                 box.from[LAST],
-                                 reinterpret_cast<uint32_t*>(at.to),
-                                 box.to[box.across],
-                                 rows.width(row, box.size[LAST]),
-                                 columns.width(column, box.size[box.across])};
-        if (m.rows == m.to_stride && is_few(m.rows))
-            return few(m.rows,
-                       [&](auto n) { join_few<uint32_t, decltype(n)::kind>(m.from, m.from_stride, m.to, m.columns); });
-        if (m.columns == m.from_stride && is_few(m.columns))
-            return few(m.columns,
-                       [&](auto n) { split_few<uint32_t, decltype(n)::kind>(m.from, m.to, m.to_stride, m.rows); });
-        transpose<MOST_LANES, false, false>(m, 0);
+        const int64_t group = task / rows.count / columns.count, all = count_of(box, LAST, box.across);
+        const int64_t high = box.size[along], last = planes.first(group) + planes.width(group, all);
+        for (int64_t plane = planes.first(group); plane < last;) {
+            const int64_t stop = std::min(last, (plane / high + 1) * high);
+            Places at = place(box, first, plane, LAST, box.across);
+            at.from += rows.first(row) * box.from[LAST] + columns.first(column);
+            at.to += rows.first(row) + columns.first(column) * box.to[box.across];
+            for (; plane < stop; ++plane, at.from += box.from[along], at.to += box.to[along])
+                turn({reinterpret_cast<const uint32_t*>(at.from), box.from[LAST], reinterpret_cast<uint32_t*>(at.to),
+                      box.to[box.across], rows.width(row, box.size[LAST]),
+                      columns.width(column, box.size[box.across])});
+        }
     }
 
-    Pieces rows, columns;
+    int along;
+    Pieces rows, columns, planes;
     int64_t count;
 
   private:
+    static void turn(const Matrix<uint32_t>& m) {
+        if (m.rows == m.to_stride && is_few(m.rows))
+            few(m.rows, [&](auto n) { join_few<uint32_t, decltype(n)::kind>(m.from, m.from_stride, m.to, m.columns); });
+        else if (m.columns == m.from_stride && is_few(m.columns))
+            few(m.columns, [&](auto n) { split_few<uint32_t, decltype(n)::kind>(m.from, m.to, m.to_stride, m.rows); });
+        else
+            transpose<MOST_LANES, false, false>(m, 0);
+    }
     static bool is_few(int64_t count) { return count >= 2 && count <= 4; }
     template <class Body>
     static void few(int64_t count, const Body& body) {

@@ -53,25 +53,32 @@ struct Panels {
     }
 };
 
-// What happens in the last pass over a tile. bias: padded to whole vectors, or null. addend: a row each, or null.
+// What happens in the last pass over a tile. addend: a row each, or null.
 struct Finish {
-    const float* bias;
     const float* const* addend;
     bool addend_last;
+    bool has_lo, has_hi;
     Bounds bounds;
 };
 
-// One call of a microkernel: out[row][column ...] = (add: what is there +) sum over taps and channels, finished or not.
+// One call of a microkernel: out[row][column ...] = (bias, or what is there) + sum over taps and channels, finished or
+// not.
 struct Tile {
     const float* const* rows;  // of tap 0; those of the next tap lie `tap_step` pointers on
     int64_t tap_step, taps;
     int64_t channel, channels;  // the first one, and how many, of every run
     const float* weight;        // [tap][channel][column], from that channel on
+    const float* bias;          // padded to whole vectors, or null
     float* const* out;
-    int64_t column;  // the panel's first, in out, bias and addend
-    int64_t last;    // columns of the last vector, 1 to LANES
-    bool add;
+    int64_t column;        // the panel's first, in out, bias and addend
+    int64_t last;          // columns of the last vector, 1 to LANES
+    bool add;              // to what is in out; there is no bias then
+    bool fetches;          // out is likely not in the cache
     const Finish* finish;  // null: this is not the last pass
+    // What is read after this tile: one line a step is fetched, `leap` floats on each time. Without it the weights of a
+    // panel come from memory in step with the first tile only, which costs a third at 7x7.
+    const float* ahead;
+    int64_t leap;
 };
 
 using multiply_t = void (*)(const Tile& tile);
@@ -86,6 +93,7 @@ struct Block {
     int64_t tap_step, taps;
     int64_t channel, channels;
     const float* weight;
+    const float* bias;
     float* const* out;
     int64_t column;  // of panel 0, in out, bias and addend
     int64_t count;   // rows
