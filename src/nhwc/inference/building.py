@@ -116,7 +116,12 @@ def runner(of: Plan, threads: int, chooser: Chooser, progress: Progress) -> Runn
         choices[item] = chooser.choose(request, candidates(request), frame.table, refill(item))
     progress("choosing algorithms", len(native), len(native))
     of.choices = choices
-    return Runner(of.ports, _sections(of, choices), of.arena_bytes, threads)
+    return assembled(of, threads)
+
+
+def assembled(of: Plan, threads: int) -> Runner:
+    """The runner of a plan whose choices are made."""
+    return Runner(of.ports, _sections(of, of.choices), of.arena_bytes, threads)
 
 
 def _measuring_frame(of: Plan) -> tuple[Frame, Callable[[Item], Callable[[], None]]]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+import time
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -42,7 +43,10 @@ def graph_of(model: torch.nn.Module, args: Sequence[Any], kwargs: Mapping[str, A
 
 
 class Specialization:
-    """One set of shapes. strides: of the example's tensors, which inputs of other strides are copied to."""
+    """One set of shapes. strides: of the example's tensors, which inputs of other strides are copied to.
+
+    build_s: seconds spent on making it ready so far.
+    """
 
     def __init__(
         self,
@@ -53,6 +57,7 @@ class Specialization:
         exact: bool,
         progress: Progress,
     ) -> None:
+        began = time.perf_counter()
         progress("capturing", 0, 1)
         self.captured, self.graph = graph_of(model, args, kwargs)
         progress("capturing", 1, 1)
@@ -70,6 +75,7 @@ class Specialization:
         self.runners: dict[int, Runner] = {}
         self.learned: dict[Node, tuple[int, ...]] = {}
         self.inexact: set[Node] = set()
+        self.build_s = time.perf_counter() - began
         self._lock = threading.Lock()
 
     def ready(self, threads: int) -> Runner:
@@ -81,10 +87,12 @@ class Specialization:
         return found
 
     def _made(self, threads: int) -> Runner:
+        began = time.perf_counter()
         with torch.no_grad():
             planned = plan(self.graph, self.strides, threads, self.exact, self.learned)
             made = runner(planned, threads, self.chooser, self.progress)
         self.plans[threads], self.runners[threads] = planned, made
+        self.build_s += time.perf_counter() - began
         return made
 
     def __call__(self, flat: Sequence[Any]) -> list[Any]:
