@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
 import torch
 from torch.utils import _pytree as pytree
 
-from nhwc.errors import EngineError, SchemaError
+from nhwc.errors import EngineError
 from nhwc.inference.building import Plan, assembled, runner
 from nhwc.inference.choosing import Chooser, Progress
 from nhwc.inference.loaded import Loaded
@@ -19,6 +19,7 @@ from nhwc.inference.saving.arguments import Reader, Writer
 from nhwc.inference.saving.constants import Constants, Kept
 from nhwc.inference.saving.plans import PlanReader, PlanWriter
 from nhwc.inference.specialization import Specialization
+from nhwc.inference.steps.registry import candidates
 from nhwc.kernels.native.library import INTERFACE, status
 from nhwc.schema.document import load_document
 
@@ -86,11 +87,16 @@ def read(path: Path, here: Origin, chooser: Callable[[], Chooser], progress: Pro
 
     def load(found: Mapping[str, Any]) -> Saved:
         try:
-            return _saved(found, Kept(tensors), path, here, chooser, progress)
+            return _saved(found, Kept(tensors), path, here)
         except (IndexError, ValueError) as error:
             raise TypeError(str(error)) from error  # damage, as load_document tells it
 
     loaded: Saved = load_document(document, files.FORMAT, {VERSION: load}, remedy="build the engine and save it again")
+    if loaded.retuned:
+        found = chooser()
+        for each in loaded.specializations:
+            _retune(each, found, progress)
+        found.measured.save()
     return loaded
 
 
@@ -143,9 +149,8 @@ def _spec_text(spec: pytree.TreeSpec, verb: str) -> str:
         raise EngineError(f"the engine cannot be saved: the model {verb} a type that has no name: {error}") from error
 
 
-def _saved(
-    document: Mapping[str, Any], kept: Kept, path: Path, here: Origin, chooser: Callable[[], Chooser], progress: Progress
-) -> Saved:
+def _saved(document: Mapping[str, Any], kept: Kept, path: Path, here: Origin) -> Saved:
+    """What a document holds; without runners where algorithms must be chosen anew."""
     origin = Origin(**document["origin"])
     obstacle = origin.obstacle(here)
     if obstacle and not (document["portable"] and here.instruction_set):
@@ -156,12 +161,7 @@ def _saved(
         _specialization(each, reader, with_steps=not obstacle, has_weights=document["portable"])
         for each in document["specializations"]
     )
-    if obstacle:
-        found = chooser()
-        for each in loaded:
-            _retune(each, found, progress)
-        found.measured.save()
-    return Saved(loaded, document["target"], replace(origin) if not obstacle else here, obstacle)
+    return Saved(loaded, document["target"], here if obstacle else origin, obstacle)
 
 
 def _specialization(
@@ -191,8 +191,6 @@ def _retune(loaded: Loaded, chooser: Chooser, progress: Progress) -> None:
 
 
 def _require_candidates(plan: Plan, threads: int) -> None:
-    from nhwc.inference.steps.registry import candidates
-
     for item in plan.placement.items:
         if item.is_native and not candidates(item.request(threads, item.node in plan.exact)):
             raise EngineError(
@@ -200,5 +198,3 @@ def _require_candidates(plan: Plan, threads: int) -> None:
                 "has it; build the engine here"
             )
 
-
-__all__ = ["Origin", "Saved", "SchemaError", "as_loaded", "read", "write"]
