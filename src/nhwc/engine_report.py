@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from enum import StrEnum
 
-from nhwc.timing import Conditions
+from nhwc.timing import Benchmark, Conditions
 
 Shape = tuple[int, ...]
 
@@ -128,7 +128,8 @@ class EngineReport:
     rounding of single products. run_ms: the median of whole calls, without the clock of the steps.
     arena_bytes: of one call; least_arena_bytes: the most that lives at one moment. scratch_bytes: working memory of one
     call. weight_bytes: what steps read and no call changes. build_s: capturing, choosing and packing.
-    accuracy: None where it was not measured.
+    accuracy: None where it was not measured. benchmark: the engine against the model in other formats, where that was
+    asked for.
     """
 
     target: str
@@ -146,6 +147,7 @@ class EngineReport:
     instruction_set: str
     accuracy: Accuracy | None = None
     conditions: Conditions | None = None
+    benchmark: Benchmark | None = None
     notes: tuple[str, ...] = ()
 
     @property

@@ -20,6 +20,7 @@ from nhwc.inference.specialization import Specialization
 from nhwc.machine import conditions, processor_name
 from nhwc.report.engine.summary import headline
 from nhwc.schema import load_engine_report as read_report
+from nhwc.timing import Benchmark
 
 
 @dataclass(frozen=True, repr=False)
@@ -30,6 +31,11 @@ class EngineReport(Showing, engine_report.EngineReport):
 
     def __repr__(self) -> str:
         return f"<{type(self).__name__} of {self.target}: {headline(self)}>"
+
+    def with_benchmark(self, benchmark: Benchmark) -> EngineReport:
+        """The same with a measurement of the engine against others."""
+        plain = Benchmark(**{field.name: getattr(benchmark, field.name) for field in fields(Benchmark)})
+        return replace(self, benchmark=plain)
 
 
 class Engine(module.Engine):

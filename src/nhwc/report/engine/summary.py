@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from nhwc.report.bench.numbers import confidence_text
+from nhwc.report.bench.rows import rows
 from nhwc.report.formatting import bytes_text, ms_text, operator_text, percent_text, plural, shape_text
 
 if TYPE_CHECKING:
@@ -50,6 +52,23 @@ def fallback_lines(report: EngineReport) -> list[str]:
         f"{percent_text(sum(step.ms for step in steps) / total if total else None)} of the steps' time"
         for name, steps in ordered
     ]
+
+
+def benchmark_lines(report: EngineReport) -> list[str]:
+    """The variants that were measured in turn, with ratios over the baseline."""
+    found = report.benchmark
+    if found is None:
+        return []
+    confidence = confidence_text(found.confidence)
+    lines = []
+    for row in rows(found):
+        if row.failure:
+            lines.append(f"{row.name} did not run: {row.failure}")
+        elif row.is_baseline:
+            lines.append(f"{row.name}: {row.ms} ms")
+        else:
+            lines.append(f"{row.name}: {row.ms} ms, {row.ratio} times ({confidence} {row.interval}), {row.verdict}")
+    return lines
 
 
 def facts(report: EngineReport) -> list[tuple[str, str]]:

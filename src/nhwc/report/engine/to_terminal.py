@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from rich.table import Table
 
 from nhwc.report.engine.rows import rows
-from nhwc.report.engine.summary import facts, fallback_lines, headline
+from nhwc.report.engine.summary import benchmark_lines, facts, fallback_lines, headline
 from nhwc.report.registry import report_format
 from nhwc.report.terminal import Paper, as_string
 
@@ -48,6 +48,7 @@ class _Page(Paper):
             self.gap()
             self.table()
             self.line(_MEANING, "dim")
+        self.section("Against the model", benchmark_lines(report))
         self.section("Run by torch", fallback_lines(report))
         self.section("Notes", [f"{note[:1].upper()}{note[1:]}." for note in report.notes])
         self.gap()
