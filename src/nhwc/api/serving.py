@@ -8,9 +8,11 @@ from typing import Any
 import torch
 
 from nhwc.api.progress import Progress, quiet
+from nhwc.inference.buckets import resized
 from nhwc.inference.choosing import Chooser
 from nhwc.inference.measurements import Measurements, folder
 from nhwc.inference.module import Engine
+from nhwc.inference.numerics import settle
 from nhwc.inference.specialization import Specialization
 from nhwc.machine import processor_name
 
@@ -31,7 +33,7 @@ def engine(
     inputs, kwargs: example arguments; their shapes are what it is built for. exact: no algorithm that changes the
     rounding of single products (Winograd's). budget_s: for timing algorithms. threads: how many it is tuned for, by
     default as many as torch has. shapes: further example arguments, a sequence for each. progress: told of
-    (stage, done, total).
+    (stage, done, total). batches: batch sizes to build for besides the example's; a call takes the next larger one.
 
     Raises EngineError for a model in training mode or one that torch.export cannot take.
 
@@ -45,10 +47,15 @@ def engine(
     measured = Measurements(processor_name(), folder())
     chooser = Chooser(measured, budget_s)
     count = threads or torch.get_num_threads()
-    made = []
-    for args in (inputs, *map(tuple, shapes)):
-        each = Specialization(model, args, kwargs or {}, chooser, exact, told)
-        each.ready(count)
-        made.append(each)
+
+    def built(args: Sequence[Any], keywords: Mapping[str, Any]) -> Specialization:
+        made = Specialization(model, args, keywords, chooser, exact, told)
+        made.ready(count)
+        return made
+
+    examples = [tuple(inputs), *map(tuple, shapes)]
+    specializations = [built(each, kwargs or {}) for each in examples]
+    accuracy = settle(specializations[0], model, inputs, kwargs or {}, count, told)
+    buckets = [built(*resized((inputs, kwargs or {}), batch)) for batch in sorted(set(batches))]
     measured.save()
-    return Engine(model, made)
+    return Engine(model, specializations, buckets, accuracy)

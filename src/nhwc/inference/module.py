@@ -10,7 +10,10 @@ import torch
 from torch.utils import _pytree as pytree
 
 from nhwc.errors import EngineError
-from nhwc.inference.specialization import Signature, Specialization, signature_of
+from nhwc.inference.buckets import Buckets
+from nhwc.inference.numerics import Accuracy
+from nhwc.inference.report import EngineReport, report_of
+from nhwc.inference.specialization import Specialization, signature_of
 
 
 class Engine(torch.nn.Module):
@@ -20,26 +23,45 @@ class Engine(torch.nn.Module):
     through it: it raises EngineError where an input asks for them, and in training mode.
     """
 
-    def __init__(self, model: torch.nn.Module, specializations: Sequence[Specialization]) -> None:
+    def __init__(
+        self,
+        model: torch.nn.Module,
+        specializations: Sequence[Specialization],
+        buckets: Sequence[Specialization] = (),
+        accuracy: Accuracy | None = None,
+    ) -> None:
         super().__init__()
         self.training = False
         # in a tuple, so that it is no part: parameters() and state_dict() are empty
         self._original = (model,)
-        self._specializations: dict[Signature, Specialization] = {each.signature: each for each in specializations}
+        self._specializations = {each.signature: each for each in (*specializations, *buckets)}
         self._in_spec = specializations[0].captured.in_spec
-        self._out_spec = specializations[0].captured.out_spec
+        self._first = specializations[0]
+        self._buckets = Buckets(specializations[0], buckets) if buckets else None
+        self._accuracy = accuracy
         self._warned = False
+
+    @property
+    def report(self) -> EngineReport:
+        """Every step with its module, algorithm and time, measured now; what fell back to torch; memory; accuracy.
+
+        On the example that the engine was built with, and as many threads as torch has now.
+        """
+        return report_of(self._first, torch.get_num_threads(), self._accuracy)
 
     def forward(self, *args: Any, **kwargs: Any) -> Any:
         """The model's outputs, in channels last."""
         flat, spec = pytree.tree_flatten((args, kwargs))
-        found = self._specializations.get(_hashable(flat)) if spec == self._in_spec else None
+        found = self._specializations.get(signature_of(flat)) if spec == self._in_spec else None
         _refuse_gradients(flat)
-        if found is None or torch.is_autocast_enabled("cpu"):
-            return self._by_original(args, kwargs, found is None)
-        with torch.no_grad():
-            outputs = found(flat)
-        return pytree.tree_unflatten(outputs, found.captured.out_spec)
+        with torch.no_grad(), torch.autocast("cpu", enabled=False):
+            if found is not None:
+                return pytree.tree_unflatten(found(flat), found.captured.out_spec)
+            if self._buckets is not None and spec == self._in_spec:
+                filled = self._buckets.run(flat)
+                if filled is not None:
+                    return filled
+        return self._by_original(args, kwargs)
 
     def train(self, mode: bool = True) -> Engine:
         """Stay in evaluation mode. Raises EngineError for ``mode=True``."""
@@ -51,8 +73,8 @@ class Engine(torch.nn.Module):
         shapes = "; ".join(str(each) for each in self._specializations)
         return f"{type(self._original[0]).__name__}, built for {shapes}"
 
-    def _by_original(self, args: Sequence[Any], kwargs: dict[str, Any], unknown: bool) -> Any:
-        if unknown and not self._warned:
+    def _by_original(self, args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
+        if not self._warned:
             self._warned = True
             warnings.warn(
                 "the engine was not built for these inputs, so the original model runs them; name their shapes or "
@@ -62,15 +84,6 @@ class Engine(torch.nn.Module):
             )
         with torch.no_grad():
             return self._original[0](*args, **kwargs)
-
-
-def _hashable(flat: Sequence[Any]) -> Signature | None:
-    signature = signature_of(flat)
-    try:
-        hash(signature)
-    except TypeError:
-        return None
-    return signature
 
 
 def _refuse_gradients(flat: Sequence[Any]) -> None:
