@@ -1,7 +1,7 @@
-"""The frozen data of an engine's report: what every step runs, how long it takes, and what that is of the machine's limits.
+"""The frozen data of an engine's report: what every step runs and takes, and what that is of the machine's limits.
 
-Units are in the names: ``_ms`` milliseconds, ``_s`` seconds, ``_bytes`` bytes. A flop is a multiplication or an addition
-of the operation as it is defined, so that an algorithm with fewer, such as Winograd's, can come to more than the peak.
+Units are in the names: ``_ms`` milliseconds, ``_s`` seconds, ``_bytes`` bytes. A flop is a multiplication or an
+addition of the operation as it is defined, so that an algorithm with fewer, such as Winograd's, can pass the peak.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ class CopySpeed:
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """What this machine can do on ``threads`` threads, measured. flop_per_s: in registers; copies: by size, ascending."""
+    """What this machine does on ``threads`` threads, measured. flop_per_s: in registers. copies: by size, ascending."""
 
     threads: int
     flop_per_s: float
@@ -97,27 +97,32 @@ class StepTiming:
         return self.bytes_per_s / limits.copy_bytes_per_s(self.moved_bytes)
 
 
+#: The engine's error may be this many times eager's.
+MOST_TIMES = 4.0
+#: Eager's error counts as at least this much: two units in the last place of float32.
+FLOOR = 2.0**-22
+
+
 @dataclass(frozen=True, slots=True)
 class Accuracy:
-    """The greatest difference from float64 among the outputs, as a share of that output's greatest value.
-
-    error: the engine's. eager_error: of the model in eager mode, contiguous. factor: how many times eager's the engine's
-    may be; least: what it may always be, since an error of a few roundings says nothing.
+    """error, eager_error: the largest over all outputs, relative to each output's greatest value, against the model in
+    float64. switched_off: modules whose Winograd was given up for it. reason: why it could not be told, or "".
     """
 
     error: float
     eager_error: float
-    factor: float
-    least: float
+    switched_off: tuple[str, ...] = ()
+    reason: str = ""
 
     @property
-    def limit(self) -> float:
-        return max(self.factor * self.eager_error, self.least)
+    def bound(self) -> float:
+        """What the error may be."""
+        return MOST_TIMES * max(self.eager_error, FLOOR)
 
     @property
-    def is_within(self) -> bool:
+    def holds(self) -> bool:
         """Whether the engine keeps its bound; not where its error is no number."""
-        return self.error <= self.limit
+        return not self.reason and self.error <= self.bound
 
 
 @dataclass(frozen=True)

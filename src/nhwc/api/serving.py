@@ -13,10 +13,8 @@ from nhwc import __version__, engine_report
 from nhwc.api.progress import Progress, quiet
 from nhwc.api.showing import Showing
 from nhwc.inference import module, saving
-from nhwc.inference.choosing import Chooser
-from nhwc.inference.measurements import Measurements, folder
-from nhwc.inference.saving.engines import Origin
-from nhwc.inference.specialization import Specialization
+from nhwc.inference.contents import Contents, Origin
+from nhwc.inference.making import Wishes, chooser_for, contents_for
 from nhwc.machine import conditions, processor_name
 from nhwc.report.engine.summary import headline
 from nhwc.schema import load_engine_report as read_report
@@ -72,9 +70,10 @@ def engine(
 
     inputs, kwargs: example arguments; their shapes are what it is built for. exact: no algorithm that changes the
     rounding of single products (Winograd's). budget_s: for timing algorithms. threads: how many it is tuned for, by
-    default as many as torch has. shapes: further example arguments, a sequence for each. keep_model: whether the engine
-    holds the model, for inputs of other shapes and for other numbers of threads. target: its name in reports. progress:
-    told of (stage, done, total).
+    default as many as torch has. shapes: further example arguments, a sequence for each. batches: batch sizes to build
+    for besides the example's; a call takes the next larger one. keep_model: whether the engine holds the model, for
+    inputs of other shapes and for other numbers of threads. target: its name in reports. progress: told of
+    (stage, done, total).
 
     Raises EngineError for a model in training mode or one that torch.export cannot take.
 
@@ -84,16 +83,9 @@ def engine(
     >>> torch.allclose(fast(picture), model(picture), atol=1e-5)
     True
     """
-    told = progress or quiet
-    chooser = _chooser(budget_s)
-    count = threads or torch.get_num_threads()
-    made = []
-    for args in (inputs, *map(tuple, shapes)):
-        each = Specialization(model, args, kwargs or {}, chooser, exact, told)
-        each.ready(count)
-        made.append(each)
-    chooser.measured.save()
-    found = Engine(model, made, target, _here())
+    wishes = Wishes(exact, budget_s, threads, shapes, batches)
+    made = contents_for(model, inputs, kwargs or {}, wishes, target, _here(), progress or quiet)
+    found = _engine(model, made)
     if not keep_model:
         found.release()
     return found
@@ -108,8 +100,10 @@ def load_engine(path: str | Path, *, budget_s: float = 15.0, progress: Progress 
     Raises SchemaError for a file that is not ours, is damaged or comes from a newer nhwc; EngineError where it can not
     run here, with the reason.
     """
-    found = saving.read(Path(path), _here(), lambda: _chooser(budget_s), progress or quiet)
-    return Engine(None, found.specializations, found.target, found.origin)
+    here = _here()
+    return _engine(
+        None, saving.read(Path(path), here, lambda: chooser_for(here.processor, budget_s), progress or quiet)
+    )
 
 
 def load_engine_report(source: Mapping[str, Any] | str | Path) -> EngineReport:
@@ -124,8 +118,8 @@ def _report(found: engine_report.EngineReport) -> EngineReport:
     return EngineReport(**{field.name: getattr(found, field.name) for field in fields(engine_report.EngineReport)})
 
 
-def _chooser(budget_s: float) -> Chooser:
-    return Chooser(Measurements(processor_name(), folder()), budget_s)
+def _engine(model: torch.nn.Module | None, made: Contents) -> Engine:
+    return Engine(model, made.specializations, made.buckets, made.accuracy, made.target, made.origin)
 
 
 def _here() -> Origin:

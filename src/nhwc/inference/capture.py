@@ -56,8 +56,9 @@ def export(model: torch.nn.Module, args: Sequence[Any], kwargs: Mapping[str, Any
     try:
         with torch.no_grad(), warnings.catch_warnings():
             warnings.simplefilter("ignore")
-            return torch.export.export(model, tuple(args), dict(kwargs), strict=False)
-    except Exception as error:  # noqa: BLE001 whatever the user's code and torch.export raise
+            program: torch.export.ExportedProgram = torch.export.export(model, tuple(args), dict(kwargs), strict=False)
+            return program
+    except Exception as error:
         raise EngineError(_reason(error)) from error
 
 
@@ -66,8 +67,9 @@ def functional(program: torch.export.ExportedProgram) -> torch.export.ExportedPr
     try:
         with torch.no_grad(), warnings.catch_warnings():
             warnings.simplefilter("ignore")
-            return program.run_decompositions({})
-    except Exception as error:  # noqa: BLE001 as above
+            functional_one: torch.export.ExportedProgram = program.run_decompositions({})
+            return functional_one
+    except Exception as error:
         raise EngineError(_reason(error)) from error
 
 

@@ -5,12 +5,14 @@ from __future__ import annotations
 import threading
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import torch
 from torch.utils import _pytree as pytree
 
 from nhwc.inference.building import Plan
+from nhwc.inference.graph import Graph
 from nhwc.inference.run import Runner
 
 
@@ -44,6 +46,23 @@ class Loaded:
         self.plans: dict[int, Plan] = {}
         self.runners: dict[int, Runner] = {}
         self._lock = threading.Lock()
+
+    @cached_property
+    def example(self) -> list[torch.Tensor]:
+        """Tensors to measure with: normal noise for floats, zeros for others."""
+        generator = torch.Generator().manual_seed(0)
+        entries = [self.signature[place] for place in self.tensors]
+        return [
+            torch.randn(shape, generator=generator).to(dtype)
+            if dtype.is_floating_point
+            else torch.zeros(shape, dtype=dtype)
+            for shape, dtype in entries
+        ]
+
+    @property
+    def graph(self) -> Graph:
+        """What every plan returns, without nodes."""
+        return next(iter(self.plans.values())).graph
 
     def ready(self, threads: int) -> Runner:
         """The runner for a number of threads: made for it, else for the next larger number, else for the largest.

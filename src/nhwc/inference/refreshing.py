@@ -49,12 +49,11 @@ def refreshed(of: Specialization | Loaded, model: torch.nn.Module) -> Specializa
         fresh.captured, fresh.graph = found, graph
         fresh.strides = {values[value]: strides for value, strides in of.strides.items()}
         fresh.learned = {nodes[node]: strides for node, strides in of.learned.items()}
-        fresh.inexact = {nodes[node] for node in of.inexact}
         fresh.plans, fresh.runners = {}, {}
         fresh._lock = threading.Lock()
         for threads, old in of.plans.items():
             made = plan(graph, fresh.strides, threads, of.exact, fresh.learned)
-            made.exact |= {nodes[node] for node in old.exact if node in nodes}
+            made.exact |= {nodes[node] for node in old.exact}
             fresh.runners[threads] = runner(made, threads, _Kept(old), _quiet)
             fresh.plans[threads] = made
     return fresh
@@ -97,9 +96,10 @@ class _Kept(Chooser):
         item, choice = next(self._choices, (None, None))
         for each in found:
             if choice is not None and item is not None and each.label == choice.label:
-                return Choice(each.label, each.build(), choice.times_ms)
+                return Choice(each.label, each.build(), choice.times_ms, request.exact)
         raise EngineError(
-            f"with these weights no step stands for {type(request.operation).__name__} as before; build the engine again"
+            f"with these weights no step stands for {type(request.operation).__name__} as before; "
+            "build the engine again"
         )
 
 

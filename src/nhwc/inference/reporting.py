@@ -5,52 +5,35 @@ from __future__ import annotations
 import statistics
 import time
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
 
 import torch
 
-from nhwc.engine_report import Accuracy, Alternative, EngineReport, StepTiming
-from nhwc.inference.accuracy import measured_accuracy
+from nhwc.engine_report import Alternative, EngineReport, StepTiming
 from nhwc.inference.building import Plan
+from nhwc.inference.contents import Contents, Ready
 from nhwc.inference.describing import bytes_of, flop_of, operation_name
 from nhwc.inference.limits import measured_limits
 from nhwc.inference.loaded import Loaded
 from nhwc.inference.placing import Item
 from nhwc.inference.run import Runner
-from nhwc.inference.specialization import Signature, Specialization
 from nhwc.kernels.native.library import status
 
-if TYPE_CHECKING:
-    from nhwc.inference.module import Engine
 
+def measured_report(
+    contents: Contents, found: Ready, tensors: Sequence[torch.Tensor], repeats: int, *, is_first: bool
+) -> EngineReport:
+    """Run it ``repeats`` times with a clock on every step, and as often without one.
 
-def noise(signature: Signature) -> list[Any]:
-    """Arguments of a signature: normal noise for floats, zeros for whole numbers, other values themselves."""
-    generator = torch.Generator().manual_seed(0)
-
-    def made(entry: Any) -> Any:
-        if not (isinstance(entry, tuple) and len(entry) == 2 and isinstance(entry[1], torch.dtype)):
-            return entry
-        shape, dtype = entry
-        if not dtype.is_floating_point:
-            return torch.zeros(shape, dtype=dtype)
-        return torch.randn(shape, generator=generator).to(dtype)
-
-    return [made(entry) for entry in signature]
-
-
-def measured_report(engine: Engine, found: Specialization | Loaded, flat: Sequence[Any], repeats: int) -> EngineReport:
-    """Run it ``repeats`` times with a clock on every step, and as often without one."""
+    is_first: whether the error that was measured is that of this one.
+    """
     threads = torch.get_num_threads()
     with torch.no_grad():
         runner = found.ready(threads)
         plan = found.plans[found.nearest(threads) if isinstance(found, Loaded) else threads]
-        tensors = [flat[place] for place in found.tensors]
         run_ms = _whole_calls(runner, tensors, repeats)
         steps = _timed_steps(runner, plan, tensors, repeats)
-        accuracy = _accuracy(engine, found, flat)
     return EngineReport(
-        target=engine.target,
+        target=contents.target,
         inputs=tuple((tuple(each.shape), str(each.dtype).removeprefix("torch.")) for each in tensors),
         threads=threads,
         exact=found.exact,
@@ -63,7 +46,7 @@ def measured_report(engine: Engine, found: Specialization | Loaded, flat: Sequen
         build_s=found.build_s,
         limits=measured_limits(threads),
         instruction_set=status().instruction_set,
-        accuracy=accuracy,
+        accuracy=contents.accuracy if is_first else None,
     )
 
 
@@ -77,9 +60,7 @@ def _whole_calls(runner: Runner, tensors: Sequence[torch.Tensor], repeats: int) 
     return 1000.0 * statistics.median(taken)
 
 
-def _timed_steps(
-    runner: Runner, plan: Plan, tensors: Sequence[torch.Tensor], repeats: int
-) -> tuple[StepTiming, ...]:
+def _timed_steps(runner: Runner, plan: Plan, tensors: Sequence[torch.Tensor], repeats: int) -> tuple[StepTiming, ...]:
     taken: dict[Item, list[float]] = {item: [] for item in plan.placement.items}
     for _ in range(repeats):
         runner(tensors, lambda item, seconds: taken[item].append(seconds))
@@ -114,12 +95,3 @@ def _weight_bytes(plan: Plan) -> int:
     ]
     sizes = {each.data_ptr(): each.numel() * each.element_size() for each in held}
     return sum(sizes.values())
-
-
-def _accuracy(engine: Engine, found: Specialization | Loaded, flat: Sequence[Any]) -> Accuracy | None:
-    if engine.original is None:
-        return None
-    from torch.utils import _pytree as pytree
-
-    args, kwargs = pytree.tree_unflatten(list(flat), found.captured.in_spec)
-    return measured_accuracy(engine, engine.original, args, kwargs)

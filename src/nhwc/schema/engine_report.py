@@ -45,7 +45,7 @@ def dump_engine_report(report: EngineReport) -> Document:
     document = plain(report)
     for written, step in zip(document["steps"], report.steps, strict=True):
         derived = {name: getattr(step, name) for name in ("is_fallback", "flop_per_s", "bytes_per_s")}
-        written |= plain({**derived, "bound": step.bound(report.limits), "share": step.share(report.limits)})
+        written.update(plain({**derived, "bound": step.bound(report.limits), "share": step.share(report.limits)}))
     totals = {name: plain(getattr(report, name)) for name in ("flop", "steps_ms", "fallback_ms")}
     return {"format": ENGINE_REPORT_FORMAT, "version": ENGINE_REPORT_VERSION, **document, **totals}
 
@@ -64,7 +64,9 @@ def _report_1(document: Mapping[str, Any]) -> EngineReport:
     steps = body.get("steps")
     if isinstance(steps, list):
         body["steps"] = [
-            {key: value for key, value in each.items() if key not in _DERIVED_OF_STEP} if isinstance(each, dict) else each
+            {key: value for key, value in each.items() if key not in _DERIVED_OF_STEP}
+            if isinstance(each, dict)
+            else each
             for each in steps
         ]
     report: EngineReport = Reader().read_fields(EngineReport, body)

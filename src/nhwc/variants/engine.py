@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import torch
 
-from nhwc.inference.making import Wishes, chooser_for, specializations
+from nhwc.inference.contents import Origin
+from nhwc.inference.making import Wishes, contents_for
 from nhwc.inference.module import Engine
 from nhwc.machine import processor_name
 from nhwc.variants.registry import Kind, part
@@ -20,10 +21,9 @@ def engine(setup: Setup) -> None:
     """Call what nhwc.engine makes of the model."""
     setup.only_inference = "the engine runs models in evaluation mode; measure it without training"
     setup.model.eval()
-    wishes = Wishes()
-    chooser = chooser_for(processor_name(), wishes.budget_s)
-    made = specializations(setup.model, setup.inputs, setup.keywords, wishes, chooser, _quiet)
-    setup.call = Engine(setup.model, made)
+    origin = Origin.here(processor_name(), "")
+    made = contents_for(setup.model, setup.inputs, setup.keywords, Wishes(), "", origin, _quiet)
+    setup.call = Engine(setup.model, made.specializations)
 
 
 def _quiet(_stage: str, _done: int, _total: int) -> None:

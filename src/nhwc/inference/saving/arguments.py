@@ -146,7 +146,7 @@ def target_name(target: Callable[..., Any]) -> str:
     """
     if isinstance(target, torch._ops.OpOverload):
         name = str(target)
-        if name.split(".")[0] not in _OF_TORCH:
+        if name.partition(".")[0] not in _OF_TORCH:
             raise EngineError(
                 f"the engine cannot be saved: the model calls {name}, an operator of a library that is not torch's, "
                 "which a saved engine could not find; build it where it runs"

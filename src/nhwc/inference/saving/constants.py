@@ -64,7 +64,8 @@ class Kept:
 
     def tensor(self, written: Mapping[str, Any]) -> torch.Tensor:
         """What ``Constants.add`` wrote."""
-        return self.tensors[written["at"]].as_strided(written["shape"], written["strides"])
+        shape: list[int] = written["shape"]
+        return self.tensors[int(written["at"])].as_strided(shape, written["strides"])
 
 
 def spanned(tensor: torch.Tensor) -> torch.Tensor:

@@ -1,4 +1,4 @@
-"""One safetensors file: constants where vectors like them, and a document in the metadata. Written whole, or not at all."""
+"""One safetensors file: aligned constants, and a document in the metadata. Written whole, or not at all."""
 
 from __future__ import annotations
 
@@ -60,7 +60,9 @@ def read(path: Path) -> tuple[dict[str, Any], list[torch.Tensor]]:
             names = [name for name in file.keys() if name.startswith("constant.")]  # noqa: SIM118 no mapping
             tensors = [file.get_tensor(name) for name in sorted(names, key=lambda each: int(each.split(".")[1]))]
     except OSError as error:
-        raise SchemaError(f"{where} cannot be read ({error.strerror or error}); give a file that an engine saved") from error
+        raise SchemaError(
+            f"{where} cannot be read ({error.strerror or error}); give a file that an engine saved"
+        ) from error
     except (SafetensorError, ValueError) as error:
         raise SchemaError(f"{where} is damaged, or no saved engine ({error}); {_REMEDY}") from error
     text = metadata.get("document", "")
@@ -93,4 +95,3 @@ def _header(metadata: dict[str, str], tensors: Sequence[torch.Tensor]) -> tuple[
 
 def _checksum(text: str) -> str:
     return hashlib.sha256(text.encode()).hexdigest()
-

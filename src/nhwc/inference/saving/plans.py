@@ -111,7 +111,13 @@ class PlanReader:
         self.values = [self._value(each) for each in document["values"]]
         self.works = {each["node"]: reader.work(each["work"]) for each in document["items"]}
         self.nodes = [
-            Node(self.works[number], [self.values[each] for each in inputs], self.values[output], path=path, source=source)
+            Node(
+                self.works[number],
+                [self.values[each] for each in inputs],
+                self.values[output],
+                path=path,
+                source=source,
+            )
             for number, (inputs, output, path, source) in enumerate(document["nodes"])
         ]
 
@@ -139,7 +145,7 @@ class PlanReader:
             for item, each in zip(items, document["items"], strict=True):
                 if item.is_native:
                     step = steps.read(each["step"], self.reader.kept)
-                    plan.choices[item] = Choice(step.label, step, each["times_ms"])
+                    plan.choices[item] = Choice(step.label, step, each["times_ms"], each["exact"])
         return plan
 
     def _buffer(self, row: Any) -> Buffer:

@@ -1,5 +1,29 @@
 """Steps that the engine runs: one file per algorithm or family, each registers its candidates for an operation."""
 
-from nhwc.inference.steps import copying, depthwise, direct, elementwise, linear, transposed
+from nhwc.inference.steps import (
+    copying,
+    depthwise,
+    direct,
+    elementwise,
+    linear,
+    normalization,
+    pooling,
+    resampling,
+    softmax,
+    transposed,
+    winograd,
+)
 
-__all__ = ["copying", "depthwise", "direct", "elementwise", "linear", "transposed"]
+__all__ = [
+    "copying",
+    "depthwise",
+    "direct",
+    "elementwise",
+    "linear",
+    "normalization",
+    "pooling",
+    "resampling",
+    "softmax",
+    "transposed",
+    "winograd",
+]

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Row:
-    """The cells of one step. speed: with its unit; share: of the limit that bounds it. gain: over the next best."""
+    """The cells of one step. speed: with its unit; share: of the limit that bounds it. gain: how many times as long the slowest that was timed takes."""
 
     module: str
     operation: str
@@ -34,9 +34,7 @@ def rows(report: EngineReport) -> tuple[tuple[Row, ...], Row]:
     """One row for each step in their order, and the totals, which are the sums of what the rows show."""
     times, total_ms = column([step.ms for step in report.steps], ms_places(report.steps_ms))
     work, total_work = column([step.flop / 1e9 for step in report.steps], 3)
-    found = tuple(
-        _row(report, step, *cells) for step, *cells in zip(report.steps, work, times, strict=True)
-    )
+    found = tuple(_row(report, step, *cells) for step, *cells in zip(report.steps, work, times, strict=True))
     seconds = report.steps_ms / 1000.0
     rate = report.flop / seconds if seconds else 0.0
     totals = Row(
@@ -85,7 +83,7 @@ def _rate(flop_per_s: float) -> str:
 
 
 def _gain(step: StepTiming) -> str:
-    """How many times the slowest that was timed takes, over the chosen one."""
+    """The slowest time over the fastest, of what was timed."""
     if len(step.alternatives) < 2 or not step.alternatives[0].ms:
         return ""
     return f"{step.alternatives[-1].ms / step.alternatives[0].ms:.2f}"

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from nhwc.report.bench.numbers import confidence_text
 from nhwc.report.bench.rows import rows
-from nhwc.report.formatting import bytes_text, ms_text, operator_text, percent_text, plural, shape_text
+from nhwc.report.formatting import bytes_text, modules_text, ms_text, operator_text, percent_text, plural, shape_text
 
 if TYPE_CHECKING:
     from nhwc.engine_report import EngineReport, Limits, StepTiming
@@ -33,10 +33,13 @@ def accuracy_text(report: EngineReport) -> str:
     found = report.accuracy
     if found is None:
         return ""
-    verdict = "within" if found.is_within else "OUTSIDE"
+    if found.reason:
+        return f"not compared with float64: {found.reason}"
+    verdict = "within" if found.holds else "outside"
+    off = f"; Winograd was given up in {modules_text(found.switched_off)}" if found.switched_off else ""
     return (
         f"error {found.error:.2g} against float64, eager's own {found.eager_error:.2g}: {verdict} the bound of "
-        f"{found.factor:g} times eager's or {found.least:.2g}"
+        f"{found.bound:.2g}{off}"
     )
 
 

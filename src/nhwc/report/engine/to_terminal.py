@@ -19,7 +19,12 @@ if TYPE_CHECKING:
 
 #: Narrower pages have a second line for the algorithm.
 _WIDE = 110
-_MEANING = "share: of the peak where arithmetic bounds a step, of a copy's bandwidth where memory does; best/worst of what was timed"
+#: Columns, of which the first ``_LEFT`` are words.
+_HEADS, _LEFT = ("step", "output", "GFLOP", "ms", "speed", "share", "timed"), 2
+_MEANING = (
+    "share: of the peak where arithmetic bounds a step, of a copy's bandwidth where memory does; "
+    "timed: the slowest algorithm's time over the chosen one's, alone, when the engine was built"
+)
 
 
 def print_engine_report(report: EngineReport, console: Console) -> None:
@@ -42,7 +47,7 @@ class _Page(Paper):
 
     def print(self) -> None:
         report = self.report
-        is_within = report.accuracy is None or report.accuracy.is_within
+        is_within = report.accuracy is None or report.accuracy.holds or bool(report.accuracy.reason)
         self.line(headline(report), "bold" if is_within else "bold red")
         if report.steps:
             self.gap()
@@ -59,14 +64,11 @@ class _Page(Paper):
         found, totals = rows(self.report)
         table = Table(box=None, padding=(0, 1, 0, 0), show_footer=True, pad_edge=False)
         foot = self.cells(totals)
-        for place, (name, justify) in enumerate(
-            (("step", "left"), ("output", "left"), ("GFLOP", "right"), ("ms", "right"), ("speed", "right"),
-             ("share", "right"), ("timed", "right"))
-        ):  # fmt: skip
+        for place, name in enumerate(_HEADS):
             table.add_column(
                 self.text(name, "bold"),
                 self.text(foot[place], "bold"),
-                justify=justify,  # type: ignore[arg-type] one of rich's words
+                justify="left" if place < _LEFT else "right",
                 overflow="fold",
                 no_wrap=place > 0,
             )
