@@ -27,8 +27,8 @@ from nhwc.inference.layout import (
     with_axis_innermost,
 )
 from nhwc.inference.operations import Copy, Elementwise, Fused, Operation, Term
-from nhwc.inference.requesting import requested
-from nhwc.inference.steps.registry import Request, candidates
+from nhwc.inference.requesting import requested, steps_for
+from nhwc.inference.steps.registry import Request
 
 
 @dataclass(eq=False)
@@ -49,7 +49,8 @@ class Item:
 
     def request(self, threads: int, exact: bool) -> Request:
         """What its step's candidates are asked."""
-        assert self.output is not None and not isinstance(self.work, Call)
+        assert self.output is not None
+        assert not isinstance(self.work, Call)
         return requested(self.work, self.inputs, self.output, self.fused, self.addend, self.axis, threads, exact)
 
     @property
@@ -125,7 +126,7 @@ class Placer:
     def _copied(self, node: Node, source: Place, target: Place) -> Place:
         """An item that copies values; by torch where no step can."""
         item = Item(node, Copy(), (source,), target)
-        item.is_native = bool(candidates(item.request(self.threads, self.exact)))
+        item.is_native = bool(steps_for(item.request(self.threads, self.exact)))
         self.items.append(item)
         return target
 
@@ -201,14 +202,14 @@ class Placer:
 
     def _fits(self, item: Item) -> bool:
         """Whether there is a step for it; inputs that no step reads as they lie are tried as copies."""
-        item.is_native = bool(candidates(item.request(self.threads, self.exact)))
+        item.is_native = bool(steps_for(item.request(self.threads, self.exact)))
         if item.is_native or isinstance(item.work, Elementwise):
             return item.is_native
         rank = len(item.inputs[0].shape)
         order = with_axis_innermost(tuple(range(rank)), item.axis) if item.axis is not None else default_order(rank)
         plain = tuple(self._fresh(each.shape, order) for each in item.inputs)
         moved = any(each.strides != other.strides for each, other in zip(plain, item.inputs, strict=True))
-        if moved and candidates(replace(item, inputs=plain).request(self.threads, self.exact)):
+        if moved and steps_for(replace(item, inputs=plain).request(self.threads, self.exact)):
             for source, copy in zip(item.inputs, plain, strict=True):
                 self._copied(item.node, source, copy)
             item.inputs, item.is_native = plain, True
@@ -251,7 +252,7 @@ class Placer:
         self.items.append(item)
 
     def _order(self, node: Node, shape: tuple[int, ...]) -> Order:
-        """The order of a result's dimensions: that of an input of the same rank for what works on any, else the default."""
+        """The order of a result's dimensions: an input's of the same rank for what works on any, else the default."""
         order = default_order(len(shape))
         follows = isinstance(node.work, Elementwise | Join | Call) or node.axis is not None
         if follows:

@@ -115,7 +115,14 @@ def test_functions_of_two_with_nan(kind: str) -> None:
 def test_broadcasts(shape: tuple[int, ...], c: int, threads: int) -> None:
     x, y = sliced(2, c, 9, 7), torch.randn([c if size == -1 else size for size in shape])
     gate = Term("activation", (1,), activation=Activation.SIGMOID)
-    terms = [X, Y, gate, Term("multiply", (2, 0)), Term("add", (3, 0)), Term("activation", (4,), activation=CLAMP, hi=2)]
+    terms = [
+        X,
+        Y,
+        gate,
+        Term("multiply", (2, 0)),
+        Term("add", (3, 0)),
+        Term("activation", (4,), activation=CLAMP, hi=2),
+    ]
     whole = torch.randn(2, 9, 7, c + 5)
     untouched = whole.clone()
     output = whole[..., 3 : 3 + c].permute(0, 3, 1, 2)
@@ -128,9 +135,7 @@ def test_broadcasts(shape: tuple[int, ...], c: int, threads: int) -> None:
 CLAMP = Activation.CLAMP
 
 
-@pytest.mark.parametrize(
-    "shape", [(5,), (2, 3), (2, 7, 33), (2, 5, 3, 4, 6)], ids=lambda each: f"{len(each)}d"
-)
+@pytest.mark.parametrize("shape", [(5,), (2, 3), (2, 7, 33), (2, 5, 3, 4, 6)], ids=lambda each: f"{len(each)}d")
 def test_any_number_of_dimensions(shape: tuple[int, ...]) -> None:
     x, y = torch.randn(shape), torch.randn(shape[-1:])
     assert torch.equal(computed([X, Y, Term("add", (0, 1))], x, y), x + y)
@@ -160,7 +165,13 @@ def test_a_long_chain_uses_few_registers_and_every_kind() -> None:
 def test_in_place() -> None:
     x, y = sliced(2, 30, 9, 7), torch.randn(30, 1, 1)
     expected = (x * y + x).relu()
-    terms = (X, Y, Term("multiply", (0, 1)), Term("add", (2, 0)), Term("activation", (3,), activation=CLAMP, hi=math.inf))
+    terms = (
+        X,
+        Y,
+        Term("multiply", (0, 1)),
+        Term("add", (2, 0)),
+        Term("activation", (3,), activation=CLAMP, hi=math.inf),
+    )
     [candidate] = candidates(request(Elementwise(terms), (x, y), x))
     run_step(candidate.build())
     assert torch.allclose(x, expected, rtol=1e-6, atol=1e-6)
