@@ -142,15 +142,15 @@ def test_training_and_gradients_are_refused() -> None:
 def test_the_report_names_every_step_and_what_fell_back() -> None:
     net = nn.Sequential(nn.Conv2d(3, 4, 3), nn.ReLU(), nn.LPPool2d(2, 2)).eval()
     engine = nhwc.engine(net, picture(), budget_s=1)
-    report = engine.report
-    assert report.rows[0].path == "0"
-    assert report.rows[0].operation == "Convolution"
-    assert report.rows[0].operations == 2 * 2 * 4 * 10 * 8 * 27
-    assert {row.path for row in report.rows} <= {"0", "2"}
+    report = engine.report()
+    assert report.steps[0].module == "0"
+    assert report.steps[0].operation == "convolution 3x3 + relu"
+    assert report.steps[0].flop == 2 * 2 * 4 * 10 * 8 * 27
+    assert {step.module for step in report.steps} <= {"0", "2"}
     assert report.accuracy is not None
     assert report.accuracy.holds
-    assert 0 <= report.fallback_ms <= report.ms
-    assert all(row.algorithm == "torch" for row in report.fallbacks)
+    assert 0 <= report.fallback_ms <= report.steps_ms
+    assert all(step.algorithm == "torch" for step in report.fallbacks)
 
 
 def test_autocast_changes_nothing() -> None:

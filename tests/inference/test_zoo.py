@@ -49,7 +49,7 @@ def test_every_network(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         engine = nhwc.engine(model, x, budget_s=5)
-    accuracy = engine.report.accuracy
+    accuracy = engine.contents.accuracy
     assert accuracy is not None
     assert accuracy.holds, accuracy
 

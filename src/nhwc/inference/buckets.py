@@ -9,6 +9,7 @@ import torch
 from torch.utils import _pytree as pytree
 
 from nhwc.errors import EngineError
+from nhwc.inference.loaded import Loaded
 from nhwc.inference.specialization import Specialization, signature_of
 
 Arguments = tuple[Sequence[Any], Mapping[str, Any]]
@@ -48,7 +49,7 @@ class Buckets:
     What of the outputs goes with the batch is told by comparing the first engine with one of another batch size.
     """
 
-    def __init__(self, first: Specialization, others: Sequence[Specialization]) -> None:
+    def __init__(self, first: Specialization | Loaded, others: Sequence[Specialization | Loaded]) -> None:
         self.all = sorted((first, *others), key=_batch)
         self.batched_outputs = _differing(self.all[0], self.all[-1])
 
@@ -67,7 +68,7 @@ class Buckets:
         return pytree.tree_unflatten(cut, found.captured.out_spec)
 
 
-def _batch(of: Specialization) -> int:
+def _batch(of: Specialization | Loaded) -> int:
     size = _batch_of(of.example)
     assert size is not None
     return size
@@ -83,7 +84,7 @@ def _filled(tensor: torch.Tensor, batch: int) -> torch.Tensor:
     return filled
 
 
-def _differing(small: Specialization, large: Specialization) -> list[bool]:
+def _differing(small: Specialization | Loaded, large: Specialization | Loaded) -> list[bool]:
     """For every output whether its first size is the batch in both."""
     pairs = zip(small.graph.outputs, large.graph.outputs, strict=True)
     return [

@@ -119,6 +119,11 @@ def runner(of: Plan, threads: int, chooser: Chooser, progress: Progress) -> Runn
             request = item.request(threads, exact)
             of.choices[item] = chooser.choose(request, steps_for(request), frame.table, refill(item))
     progress("choosing algorithms", len(native), len(native))
+    return assembled(of, threads)
+
+
+def assembled(of: Plan, threads: int) -> Runner:
+    """The runner of a plan whose choices are made."""
     return Runner(of.ports, _sections(of), of.arena_bytes, threads)
 
 

@@ -19,7 +19,8 @@ from nhwc.errors import EngineError
 class Captured:
     """nodes: the operators in order. constants: of parameters, buffers and lifted tensors, by placeholder.
 
-    buffers: placeholders among the constants whose tensors belong to the model. arguments: one entry per flattened
+    They are copies: what becomes of the model afterwards is seen by refreshing alone. owned: placeholders among them
+    whose tensors belong to the model. names: of those, in the model. root: what the nodes belong to. arguments: one entry per flattened
     argument: the placeholder of a tensor, or None for a Python value, which ``fixed`` holds. outputs: per flattened
     output a node or a Python value.
     """
@@ -27,6 +28,8 @@ class Captured:
     nodes: tuple[FxNode, ...]
     constants: Mapping[FxNode, torch.Tensor]
     owned: frozenset[FxNode]
+    names: Mapping[FxNode, str]
+    root: torch.fx.GraphModule
     arguments: tuple[FxNode | None, ...]
     fixed: tuple[Any, ...]
     outputs: tuple[Any, ...]
@@ -81,6 +84,7 @@ def captured(program: torch.export.ExportedProgram) -> Captured:
         raise EngineError(f"the model changes its buffer {name} while it runs, and the engine keeps weights constant")
     placeholders = [node for node in program.graph.nodes if node.op == "placeholder"]
     constants: dict[FxNode, torch.Tensor] = {}
+    names: dict[FxNode, str] = {}
     owned: set[FxNode] = set()
     arguments: list[FxNode | None] = []
     fixed: list[Any] = []
@@ -90,15 +94,18 @@ def captured(program: torch.export.ExportedProgram) -> Captured:
             arguments.append(None if python else node)
             fixed.append(spec.arg.value if isinstance(spec.arg, ConstantArgument) else None)
         else:
-            constants[node] = _constant(program, spec).detach()
+            constants[node] = _constant(program, spec).detach().clone()
             if spec.kind != InputKind.CONSTANT_TENSOR:
                 owned.add(node)
+                names[node] = str(spec.target)
     (output,) = [node for node in program.graph.nodes if node.op == "output"]
     mutated = len(signature.user_inputs_to_mutate)  # the engine never writes into its inputs
     return Captured(
         tuple(program.graph.nodes),
         constants,
         frozenset(owned),
+        names,
+        program.graph_module,
         tuple(arguments),
         tuple(fixed),
         tuple(output.args[0][mutated:]),

@@ -4,42 +4,15 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import torch
 from torch.utils import _pytree as pytree
 
+from nhwc.engine_report import Accuracy
 from nhwc.inference.building import inexact_items, own_error, relative_error, runner
 from nhwc.inference.choosing import Progress
 from nhwc.inference.specialization import Specialization
-
-#: The engine's error may be this many times eager's.
-MOST_TIMES = 4.0
-#: Eager's error counts as at least this much: two units in the last place of float32.
-FLOOR = 2 * torch.finfo(torch.float32).eps
-
-
-@dataclass(frozen=True)
-class Accuracy:
-    """error, eager_error: the largest over all outputs, relative to each output's greatest value, against the model in
-    float64. switched_off: modules whose Winograd was given up for it. reason: why it could not be told, or "".
-    """
-
-    error: float
-    eager_error: float
-    switched_off: tuple[str, ...] = ()
-    reason: str = ""
-
-    @property
-    def bound(self) -> float:
-        """What the error may be."""
-        return MOST_TIMES * max(self.eager_error, FLOOR)
-
-    @property
-    def holds(self) -> bool:
-        return not self.reason and self.error <= self.bound
-
 
 def settle(
     of: Specialization,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+import time
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -50,7 +51,10 @@ def graph_of(model: torch.nn.Module, args: Sequence[Any], kwargs: Mapping[str, A
 
 
 class Specialization:
-    """One set of shapes. strides: of the example's tensors, which inputs of other strides are copied to."""
+    """One set of shapes. strides: of the example's tensors, which inputs of other strides are copied to.
+
+    build_s: seconds spent on making it ready so far.
+    """
 
     def __init__(
         self,
@@ -61,6 +65,7 @@ class Specialization:
         exact: bool,
         progress: Progress,
     ) -> None:
+        began = time.perf_counter()
         progress("capturing", 0, 1)
         self.captured, self.graph = graph_of(model, args, kwargs)
         progress("capturing", 1, 1)
@@ -78,6 +83,7 @@ class Specialization:
         self.plans: dict[int, Plan] = {}
         self.runners: dict[int, Runner] = {}
         self.learned: dict[Node, tuple[int, ...]] = {}
+        self.build_s = time.perf_counter() - began
         self._lock = threading.Lock()
 
     def ready(self, threads: int) -> Runner:
@@ -89,6 +95,7 @@ class Specialization:
         return found
 
     def _made(self, threads: int) -> Runner:
+        began = time.perf_counter()
         with torch.no_grad():
             planned = plan(self.graph, self.strides, threads, self.exact, self.learned)
             if any(not item.is_native for item in planned.placement.items) and not self.learned:
@@ -97,8 +104,11 @@ class Specialization:
                 )
                 if self.learned:
                     planned = plan(self.graph, self.strides, threads, self.exact, self.learned)
+            # what was given up for accuracy stays so on any number of threads
+            planned.exact |= {node for each in self.plans.values() for node in each.exact}
             made = runner(planned, threads, self.chooser, self.progress)
         self.plans[threads], self.runners[threads] = planned, made
+        self.build_s += time.perf_counter() - began
         return made
 
     def __call__(self, flat: Sequence[Any]) -> list[Any]:
