@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ctypes
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import torch
@@ -27,8 +27,13 @@ class Block:
     work: InvertedResidual
 
 
-def fuse(graph: Graph, threads: int, exact: bool, chooser: Chooser) -> None:
-    """Replace every block by its operation where that takes less time; unchanged where the budget is spent."""
+def fuse(graph: Graph, threads: int, exact: bool, chooser: Chooser) -> list[tuple[int, ...]]:
+    """Replace every block by its operation where that takes less time; unchanged where the budget is spent.
+
+    Gives the places of each block's nodes in the graph as it was, for ``repeat``.
+    """
+    places = {node: place for place, node in enumerate(graph.nodes)}
+    done = []
     for node in list(graph.nodes):
         if node in graph.nodes and _is_depthwise(node.work):
             best, saved = None, 0.0
@@ -37,7 +42,19 @@ def fuse(graph: Graph, threads: int, exact: bool, chooser: Chooser) -> None:
                 if gain is not None and gain > saved:
                     best, saved = block, gain
             if best is not None:
+                done.append(tuple(places[each] for each in best.nodes))
                 _replace(graph, best)
+    return done
+
+
+def repeat(graph: Graph, done: Sequence[tuple[int, ...]]) -> None:
+    """Replace the same blocks in another graph of the same model."""
+    nodes = list(graph.nodes)
+    for places in done:
+        (deep,) = [place for place in places if _is_depthwise(nodes[place].work)]
+        expand = nodes[places[0]] if places[0] != deep else None
+        project = nodes[places[-1]] if places[-1] != deep else None
+        _replace(graph, _block(expand, nodes[deep], project))
 
 
 def _is_depthwise(work: object) -> bool:

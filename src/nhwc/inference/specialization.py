@@ -83,6 +83,7 @@ class Specialization:
         self.plans: dict[int, Plan] = {}
         self.runners: dict[int, Runner] = {}
         self.learned: dict[Node, tuple[int, ...]] = {}
+        self.joined: list[tuple[int, ...]] = []
         self.build_s = time.perf_counter() - began
         self._lock = threading.Lock()
 
@@ -98,7 +99,7 @@ class Specialization:
         began = time.perf_counter()
         with torch.no_grad():
             if not self.plans:
-                blocks.fuse(self.graph, threads, self.exact, self.chooser)
+                self.joined = blocks.fuse(self.graph, threads, self.exact, self.chooser)
             planned = plan(self.graph, self.strides, threads, self.exact, self.learned)
             if any(not item.is_native for item in planned.placement.items) and not self.learned:
                 self.learned = learned_strides(
