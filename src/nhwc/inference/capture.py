@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
+import io
+import sys
 import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -53,13 +56,16 @@ def export(model: torch.nn.Module, args: Sequence[Any], kwargs: Mapping[str, Any
     Raises EngineError, which names the user's line where there is one, for what torch.export cannot take.
     """
     require_evaluation(model)
+    program: torch.export.ExportedProgram
+    printed = io.StringIO()  # torch prints the graph so far where it fails; what the model prints comes after
     try:
-        with torch.no_grad(), warnings.catch_warnings():
+        with torch.no_grad(), warnings.catch_warnings(), contextlib.redirect_stderr(printed):
             warnings.simplefilter("ignore")
-            program: torch.export.ExportedProgram = torch.export.export(model, tuple(args), dict(kwargs), strict=False)
-            return program
+            program = torch.export.export(model, tuple(args), dict(kwargs), strict=False)
     except Exception as error:
         raise EngineError(_reason(error)) from error
+    sys.stderr.write(printed.getvalue())
+    return program
 
 
 def functional(program: torch.export.ExportedProgram) -> torch.export.ExportedProgram:
