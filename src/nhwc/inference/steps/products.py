@@ -41,8 +41,9 @@ class Extent:
     groups: int = 1
 
 
-#: (vectors, depth, rows) of the candidates, likeliest best first; of 16 registers, panels have a vector less. Rows beside each other share what is fetched of the
-#: weights; panels deeper than 512 rows leave the cache before the next rows use them.
+#: (vectors, depth, rows) of the candidates, likeliest best first; with 16 registers, panels have a vector less. Rows
+#: beside each other share what is fetched of the weights; panels deeper than 512 rows leave the cache before the next
+#: rows use them.
 _SHAPES = ((4, 512, 96), (4, 512, 192), (4, 256, 96), (3, 512, 96), (2, 512, 96), (4, 256, 192))
 #: Tasks for each thread, where there are enough rows and panels: what is left at the end is shared out by them.
 _TASKS = 4
