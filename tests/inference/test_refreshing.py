@@ -16,7 +16,13 @@ from nhwc.errors import EngineError
 
 
 def net(channels: int = 8) -> nn.Module:
-    layers = [nn.Conv2d(3, channels, 3), nn.BatchNorm2d(channels), nn.ReLU(), nn.PReLU(channels), nn.GroupNorm(2, channels)]
+    layers = [
+        nn.Conv2d(3, channels, 3),
+        nn.BatchNorm2d(channels),
+        nn.ReLU(),
+        nn.PReLU(channels),
+        nn.GroupNorm(2, channels),
+    ]
     return with_statistics(nn.Sequential(*layers, nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(channels, 5)))
 
 
@@ -64,7 +70,10 @@ def test_weights_changed_in_place_are_seen_by_refreshing_alone() -> None:
 @pytest.mark.parametrize(
     ("other", "words"),
     [
-        (lambda: net(16), r"0\.weight is torch\.float32 \(16, 3, 3, 3\), and the engine was built for .* \(8, 3, 3, 3\)"),
+        (
+            lambda: net(16),
+            r"0\.weight is torch\.float32 \(16, 3, 3, 3\), and the engine was built for .* \(8, 3, 3, 3\)",
+        ),
         (lambda: nn.Sequential(nn.Conv2d(3, 8, 3)).eval(), "the model has no 1.weight"),
         (lambda: net().train(), "in training mode"),
         (lambda: net().double(), r"is torch\.float64"),

@@ -13,6 +13,7 @@ from torch.fx import Node as FxNode
 from torch.utils import _pytree as pytree
 
 from nhwc.errors import EngineError
+from nhwc.inference.held_back import held_back
 
 
 @dataclass(frozen=True, eq=False)
@@ -54,7 +55,7 @@ def export(model: torch.nn.Module, args: Sequence[Any], kwargs: Mapping[str, Any
     """
     require_evaluation(model)
     try:
-        with torch.no_grad(), warnings.catch_warnings():
+        with torch.no_grad(), warnings.catch_warnings(), held_back():
             warnings.simplefilter("ignore")
             program: torch.export.ExportedProgram = torch.export.export(model, tuple(args), dict(kwargs), strict=False)
             return program
@@ -65,7 +66,7 @@ def export(model: torch.nn.Module, args: Sequence[Any], kwargs: Mapping[str, Any
 def functional(program: torch.export.ExportedProgram) -> torch.export.ExportedProgram:
     """The program without in place operators; composite ones stay whole. Takes torch about as long as the export."""
     try:
-        with torch.no_grad(), warnings.catch_warnings():
+        with torch.no_grad(), warnings.catch_warnings(), held_back():
             warnings.simplefilter("ignore")
             functional_one: torch.export.ExportedProgram = program.run_decompositions({})
             return functional_one

@@ -206,9 +206,7 @@ def test_without_weights_the_file_is_smaller_and_stays_here(
         nhwc.load_engine(elsewhere(small, tmp_path, instruction_set="sse9"))
 
 
-def test_without_a_compiled_library_it_is_refused(
-    saved: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_without_a_compiled_library_it_is_refused(saved: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("nhwc.api.serving._here", lambda: Origin(nhwc.__version__, 0, "", "", ""))
     with pytest.raises(EngineError, match="here is no compiled library"):
         nhwc.load_engine(saved)
@@ -243,7 +241,9 @@ def test_an_operator_of_another_library_is_refused_and_the_old_file_stays(tmp_pa
     path = tmp_path / "net.engine"
     path.write_text("what was there")
     engine = nhwc.engine(Custom().eval(), torch.randn(1, 3, 4, 4), budget_s=0.0)
-    with pytest.raises(EngineError, match=r"nhwc_tests\.doubled\.default, an operator of a library that is not torch's"):
+    with pytest.raises(
+        EngineError, match=r"nhwc_tests\.doubled\.default, an operator of a library that is not torch's"
+    ):
         engine.save(path)
     assert path.read_text() == "what was there"
     assert list(tmp_path.iterdir()) == [path]
