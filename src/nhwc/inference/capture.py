@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
-import io
-import sys
 import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -16,6 +13,7 @@ from torch.fx import Node as FxNode
 from torch.utils import _pytree as pytree
 
 from nhwc.errors import EngineError
+from nhwc.inference.held_back import held_back
 
 
 @dataclass(frozen=True, eq=False)
@@ -57,21 +55,19 @@ def export(model: torch.nn.Module, args: Sequence[Any], kwargs: Mapping[str, Any
     """
     require_evaluation(model)
     program: torch.export.ExportedProgram
-    printed = io.StringIO()  # torch prints the graph so far where it fails; what the model prints comes after
     try:
-        with torch.no_grad(), warnings.catch_warnings(), contextlib.redirect_stderr(printed):
+        with torch.no_grad(), warnings.catch_warnings(), held_back():
             warnings.simplefilter("ignore")
             program = torch.export.export(model, tuple(args), dict(kwargs), strict=False)
     except Exception as error:
         raise EngineError(_reason(error)) from error
-    sys.stderr.write(printed.getvalue())
     return program
 
 
 def functional(program: torch.export.ExportedProgram) -> torch.export.ExportedProgram:
     """The program without in place operators; composite ones stay whole. Takes torch about as long as the export."""
     try:
-        with torch.no_grad(), warnings.catch_warnings():
+        with torch.no_grad(), warnings.catch_warnings(), held_back():
             warnings.simplefilter("ignore")
             functional_one: torch.export.ExportedProgram = program.run_decompositions({})
             return functional_one

@@ -16,7 +16,9 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Row:
-    """The cells of one step. speed: with its unit; share: of the limit that bounds it. gain: how many times as long the slowest that was timed takes."""
+    """The cells of one step. speed: with its unit. share: of the limit that bounds it. gain: how many times as long the
+    slowest that was timed takes.
+    """
 
     module: str
     operation: str

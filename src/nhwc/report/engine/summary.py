@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from nhwc.report.bench.numbers import confidence_text
 from nhwc.report.bench.rows import rows
-from nhwc.report.formatting import bytes_text, modules_text, ms_text, operator_text, percent_text, plural, shape_text
+from nhwc.report.formatting import bytes_text, modules_text, ms_text, operator_text, percent_text, plural, shape_text, visible
 
 if TYPE_CHECKING:
     from nhwc.engine_report import EngineReport, Limits, StepTiming
@@ -34,9 +34,9 @@ def accuracy_text(report: EngineReport) -> str:
     if found is None:
         return ""
     if found.reason:
-        return f"not compared with float64: {found.reason}"
+        return f"not compared with float64: {visible(found.reason)}"
     verdict = "within" if found.holds else "outside"
-    off = f"; Winograd was given up in {modules_text(found.switched_off)}" if found.switched_off else ""
+    off = f"; Winograd was given up in {visible(modules_text(found.switched_off))}" if found.switched_off else ""
     return (
         f"error {found.error:.2g} against float64, eager's own {found.eager_error:.2g}: {verdict} the bound of "
         f"{found.bound:.2g}{off}"
@@ -51,7 +51,7 @@ def fallback_lines(report: EngineReport) -> list[str]:
     total = report.steps_ms
     ordered = sorted(costs.items(), key=lambda each: -sum(step.ms for step in each[1]))
     return [
-        f"{operator_text(name)}: {plural(len(steps), 'call')}, {ms_text(sum(step.ms for step in steps))}, "
+        f"{visible(operator_text(name))}: {plural(len(steps), 'call')}, {ms_text(sum(step.ms for step in steps))}, "
         f"{percent_text(sum(step.ms for step in steps) / total if total else None)} of the steps' time"
         for name, steps in ordered
     ]
@@ -79,7 +79,7 @@ def facts(report: EngineReport) -> list[tuple[str, str]]:
     shapes = ", ".join(f"{shape_text(shape)} {dtype}" for shape, dtype in report.inputs)
     exact = ", exact" if report.exact else ""
     found = [
-        ("target", f"{report.target} on {shapes}, {plural(report.threads, 'thread')}, {report.instruction_set}{exact}"),
+        ("target", f"{visible(report.target)} on {shapes}, {plural(report.threads, 'thread')}, {report.instruction_set}{exact}"),
         ("memory", memory_text(report)),
         ("built", f"in {report.build_s:.1f} s"),
         ("limits", limits_text(report.limits)),

@@ -8,6 +8,7 @@ from rich.table import Table
 
 from nhwc.report.engine.rows import rows
 from nhwc.report.engine.summary import benchmark_lines, facts, fallback_lines, headline
+from nhwc.report.formatting import visible
 from nhwc.report.registry import report_format
 from nhwc.report.terminal import Paper, as_string
 
@@ -55,7 +56,7 @@ class _Page(Paper):
             self.line(_MEANING, "dim")
         self.section("Against the model", benchmark_lines(report))
         self.section("Run by torch", fallback_lines(report))
-        self.section("Notes", [f"{note[:1].upper()}{note[1:]}." for note in report.notes])
+        self.section("Notes", [visible(f"{note[:1].upper()}{note[1:]}.") for note in report.notes])
         self.gap()
         for label, text in facts(report):
             self.row(f"{label:<8}", text, "dim" if label != "numbers" or is_within else "bold red")
