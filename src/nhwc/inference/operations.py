@@ -143,7 +143,19 @@ class Copy:
     value: float = 0.0
 
 
-Operation = Convolution | Linear | Pool | AdaptivePool | Resample | Elementwise | Normalization | Softmax | Mean | Copy
+Operation = (
+    Convolution
+    | InvertedResidual
+    | Linear
+    | Pool
+    | AdaptivePool
+    | Resample
+    | Elementwise
+    | Normalization
+    | Softmax
+    | Mean
+    | Copy
+)
 
 
 @dataclass(frozen=True, eq=False)

@@ -38,7 +38,8 @@ def registers() -> int:
 
 def most_rows(vectors: int) -> int:
     """Rows of the tallest tile for a panel of so many vectors, as product.h has them."""
-    tall = (12, 12, 8, 6) if registers() == 32 else (8, 6, 4, 2)
+    arm = registers() == 32 and lanes() == 4
+    tall = (12, 9, 7, 5) if arm else (12, 12, 8, 6) if registers() == 32 else (8, 6, 4, 2)
     return tall[vectors - 1]
 
 
