@@ -72,7 +72,7 @@ def drawn(seed: int) -> tuple[Pool, torch.Tensor, torch.Tensor, int]:
     return operation, x, exact, draw.choice([1, 2, 5])
 
 
-@pytest.mark.parametrize("seed", range(120))
+@pytest.mark.parametrize("seed", [*range(40), *[pytest.param(s, marks=pytest.mark.slow) for s in range(40, 200)]])
 def test_windows(seed: int) -> None:
     operation, x, exact, threads = drawn(seed)
     assert relative_error(pooled(operation, x, exact, threads), exact) < 3e-7
@@ -93,18 +93,22 @@ def test_nan_and_infinities_as_torch_has_them(kernel: int, c: int) -> None:
         assert torch.allclose(pooled(AdaptivePool(kind), x, grid), grid, rtol=1e-6, atol=1e-6, equal_nan=True)
 
 
-@pytest.mark.parametrize("seed", range(60))
+@pytest.mark.parametrize("seed", [*range(25), *[pytest.param(s, marks=pytest.mark.slow) for s in range(25, 100)]])
 def test_adaptive_grids(seed: int) -> None:
     draw = random.Random(seed)
     spatial, kind = draw.choice([2, 2, 3]), draw.choice(KINDS)
-    x, _ = slice_of((draw.randint(1, 3), draw.randint(1, 67), *[draw.randint(1, 33 if spatial == 2 else 9) for _ in range(spatial)]))
+    x, _ = slice_of(
+        (draw.randint(1, 3), draw.randint(1, 67), *[draw.randint(1, 33 if spatial == 2 else 9) for _ in range(spatial)])
+    )
     size = tuple(draw.choice([1, 1, 2, 7, draw.randint(1, 9)]) for _ in range(spatial))
     exact = ADAPTIVE[kind, spatial](x.double(), size)
     assert relative_error(pooled(AdaptivePool(kind), x, exact, draw.choice([1, 2, 5])), exact) < 2e-7
 
 
 @pytest.mark.parametrize("threads", [1, 2, 5])
-@pytest.mark.parametrize("shape", [(1, 1280, 7, 7), (8, 64, 5, 3), (1, 3, 224, 225), (2, 33, 4, 6, 5), (2, 700, 49)], ids=str)
+@pytest.mark.parametrize(
+    "shape", [(1, 1280, 7, 7), (8, 64, 5, 3), (1, 3, 224, 225), (2, 33, 4, 6, 5), (2, 700, 49)], ids=str
+)
 def test_means_are_good_to_two_units(shape: tuple[int, ...], threads: int) -> None:
     x, _ = slice_of(shape)
     x += 10

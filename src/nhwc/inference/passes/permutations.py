@@ -79,7 +79,8 @@ def _cancel(graph: Graph) -> None:
         source = producers.get(node.inputs[0]) if isinstance(node.work, View) and node.work.permutation else None
         if source is None or not isinstance(source.work, View) or source.work.permutation is None:
             continue
-        assert isinstance(node.work, View) and node.work.permutation is not None
+        assert isinstance(node.work, View)
+        assert node.work.permutation is not None
         both = tuple(source.work.permutation[dim] for dim in node.work.permutation)
         if both == tuple(range(len(both))):
             graph.replace(node.output, source.inputs[0])
