@@ -76,7 +76,7 @@ class UnreadableImageError(DataError):
 
 
 class EngineError(NhwcError):
-    """A model that the engine cannot take, or a use that it does not allow; the message names the line and the reason."""
+    """A model that the engine cannot take, or a use that it does not allow; the message has the line and the reason."""
 
 
 class TrainingError(NhwcError):

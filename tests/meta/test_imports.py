@@ -5,7 +5,7 @@ import sys
 
 import pytest
 
-HEAVY = ["torch", "torchvision", "timm", "numpy", "rich", "jinja2", "typer", "PIL", "skimage"]
+HEAVY = ["torch", "torchvision", "timm", "numpy", "rich", "jinja2", "typer", "PIL", "skimage", "safetensors"]
 
 
 def python(code: str) -> str:

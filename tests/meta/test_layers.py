@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 from meta.project import PACKAGE, imported, modules
 
-DATA = {"errors", "strides", "model", "timing", "proof", "health", "suite", "operators", "schema"}
+DATA = {"errors", "strides", "model", "timing", "proof", "health", "suite", "operators", "engine_report", "schema"}
 MACHINE = {"machine"}
 TORCH_PARTS = {"recorder", "formats", "kernels", "ops", "measure", "data", "distributed"}
 PURE_PARTS = {"rules", "planner", "report", "suites"}
@@ -48,6 +48,8 @@ PACKAGES: dict[str, set[str]] = {
     "report/to_terminal.py": {"rich"},
     "report/verification/to_terminal.py": {"rich"},
     "report/bench/to_terminal.py": {"rich"},
+    "report/engine/to_terminal.py": {"rich"},
+    "inference/saving/files.py": {"safetensors"},
     "report/templating.py": {"jinja2", "markupsafe"},
     "report/bench/chart.py": {"markupsafe"},
     "report/suite/to_terminal.py": {"rich"},

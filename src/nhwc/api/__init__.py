@@ -4,7 +4,7 @@ from nhwc.api.auditing import AuditReport, audit, fake_mode, load_report, print_
 from nhwc.api.benching import BenchReport, bench, load_bench
 from nhwc.api.choices import check_variants, every_variant
 from nhwc.api.examining import HealthReport, doctor
-from nhwc.api.serving import engine
+from nhwc.api.serving import EngineReport, engine, load_engine, load_engine_report
 from nhwc.api.switching import kernels_on
 from nhwc.api.training import train
 from nhwc.api.verifying import VerifyReport, load_verification, verify
@@ -14,6 +14,7 @@ from nhwc.training import JsonLog, TextLog, TrainReport, TrainSettings, naming
 __all__ = [
     "AuditReport",
     "BenchReport",
+    "EngineReport",
     "HealthReport",
     "JsonLog",
     "TextLog",
@@ -30,6 +31,8 @@ __all__ = [
     "fake_mode",
     "kernels_on",
     "load_bench",
+    "load_engine",
+    "load_engine_report",
     "load_report",
     "load_verification",
     "naming",

@@ -1,18 +1,56 @@
-"""``nhwc.engine``: a model made ready for inference on the CPU, in channels last."""
+"""``nhwc.engine`` and ``nhwc.load_engine``: a model made ready for inference on the CPU, in channels last."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, fields, replace
+from pathlib import Path
 from typing import Any
 
 import torch
 
+from nhwc import __version__, engine_report
 from nhwc.api.progress import Progress, quiet
-from nhwc.inference.choosing import Chooser
-from nhwc.inference.measurements import Measurements, folder
-from nhwc.inference.module import Engine
-from nhwc.inference.specialization import Specialization
-from nhwc.machine import processor_name
+from nhwc.api.showing import Showing
+from nhwc.inference import module, saving
+from nhwc.inference.contents import Contents, Origin
+from nhwc.inference.making import Wishes, chooser_for, contents_for
+from nhwc.machine import conditions, processor_name
+from nhwc.report.engine.summary import headline
+from nhwc.schema import load_engine_report as read_report
+from nhwc.timing import Benchmark
+
+
+@dataclass(frozen=True, repr=False)
+class EngineReport(Showing, engine_report.EngineReport):
+    """What an engine runs and takes, step by step, that shows itself: in a terminal, and in a file."""
+
+    _kind = "engine"
+
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__} of {self.target}: {headline(self)}>"
+
+    def with_benchmark(self, benchmark: Benchmark) -> EngineReport:
+        """The same with a measurement of the engine against others."""
+        plain = Benchmark(**{field.name: getattr(benchmark, field.name) for field in fields(Benchmark)})
+        return replace(self, benchmark=plain)
+
+
+class Engine(module.Engine):
+    """The model made ready for inference on the CPU. Called like the model; safe from many Python threads at once.
+
+    Inputs of shapes that it was not built for run through the original model, with one warning. Gradients do not flow
+    through it: it raises EngineError where an input asks for them, and in training mode.
+    """
+
+    def report(self, *inputs: Any, kwargs: Mapping[str, Any] | None = None, repeats: int = 10) -> EngineReport:
+        """What every step runs and takes, measured in ``repeats`` whole calls on the current number of threads.
+
+        inputs, kwargs: arguments that it was built for, by default noise in the shapes it was first built for.
+        Raises EngineError for other ones.
+        """
+        found = super().report(*inputs, kwargs=kwargs, repeats=repeats)
+        return _report(replace(found, conditions=conditions(torch.device("cpu"))))
 
 
 def engine(
@@ -24,13 +62,17 @@ def engine(
     threads: int | None = None,
     shapes: Sequence[Sequence[Any]] = (),
     batches: Sequence[int] = (),
+    keep_model: bool = True,
+    target: str = "",
     progress: Progress | None = None,
 ) -> Engine:
     """The model as a module for inference on the CPU: called like the model, the same numbers, sooner.
 
     inputs, kwargs: example arguments; their shapes are what it is built for. exact: no algorithm that changes the
     rounding of single products (Winograd's). budget_s: for timing algorithms. threads: how many it is tuned for, by
-    default as many as torch has. shapes: further example arguments, a sequence for each. progress: told of
+    default as many as torch has. shapes: further example arguments, a sequence for each. batches: batch sizes to build
+    for besides the example's; a call takes the next larger one. keep_model: whether the engine holds the model, for
+    inputs of other shapes and for other numbers of threads. target: its name in reports. progress: told of
     (stage, done, total).
 
     Raises EngineError for a model in training mode or one that torch.export cannot take.
@@ -41,14 +83,44 @@ def engine(
     >>> torch.allclose(fast(picture), model(picture), atol=1e-5)
     True
     """
-    told = progress or quiet
-    measured = Measurements(processor_name(), folder())
-    chooser = Chooser(measured, budget_s)
-    count = threads or torch.get_num_threads()
-    made = []
-    for args in (inputs, *map(tuple, shapes)):
-        each = Specialization(model, args, kwargs or {}, chooser, exact, told)
-        each.ready(count)
-        made.append(each)
-    measured.save()
-    return Engine(model, made)
+    wishes = Wishes(exact, budget_s, threads, shapes, batches)
+    made = contents_for(model, inputs, kwargs or {}, wishes, target, _here(), progress or quiet)
+    found = _engine(model, made)
+    if not keep_model:
+        found.release()
+    return found
+
+
+def load_engine(path: str | Path, *, budget_s: float = 15.0, progress: Progress | None = None) -> Engine:
+    """The engine that ``engine.save(path)`` wrote: ready in milliseconds, without the model's code.
+
+    Weights stay in the file until they are read. Where the steps cannot run here (another instruction set, another
+    nhwc), algorithms are chosen anew, within ``budget_s`` seconds; the engine can be saved again then.
+
+    Raises SchemaError for a file that is not ours, is damaged or comes from a newer nhwc; EngineError where it can not
+    run here, with the reason.
+    """
+    here = _here()
+    return _engine(
+        None, saving.read(Path(path), here, lambda: chooser_for(here.processor, budget_s), progress or quiet)
+    )
+
+
+def load_engine_report(source: Mapping[str, Any] | str | Path) -> EngineReport:
+    """The report saved as JSON in a file (a path), a text or a dictionary; equal to the one that was saved.
+
+    Raises SchemaError where it is not ours, is damaged, or comes from a newer nhwc.
+    """
+    return _report(read_report(source))
+
+
+def _report(found: engine_report.EngineReport) -> EngineReport:
+    return EngineReport(**{field.name: getattr(found, field.name) for field in fields(engine_report.EngineReport)})
+
+
+def _engine(model: torch.nn.Module | None, made: Contents) -> Engine:
+    return Engine(model, made.specializations, made.buckets, made.accuracy, made.target, made.origin)
+
+
+def _here() -> Origin:
+    return Origin.here(processor_name(), __version__)

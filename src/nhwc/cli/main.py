@@ -10,6 +10,7 @@ from nhwc import __version__
 from nhwc.cli.audit import audit
 from nhwc.cli.bench import bench
 from nhwc.cli.doctor import doctor
+from nhwc.cli.engine import engine
 from nhwc.cli.exits import ExitCode, say
 from nhwc.cli.kernels import KernelsCommand
 from nhwc.cli.ops import ops
@@ -46,6 +47,7 @@ app = typer.Typer(
 app.command(cls=KernelsCommand)(audit)
 app.command()(bench)
 app.command()(doctor)
+app.command()(engine)
 app.command()(ops)
 app.command()(train)
 app.command(cls=KernelsCommand)(verify)

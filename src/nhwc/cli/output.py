@@ -44,12 +44,13 @@ def plan_files(paths: Sequence[Path], given: str | None, formats: Sequence[str])
             *most, last = (ending for ending, known in _FORMAT_OF.items() if known in formats and ending != ".htm")
             endings = f"{', '.join(most)} or {last}" if most else last
             raise TargetError(f"-o {path}: its ending names no format; end it in {endings}, or add --format")
-        _check_writable(path)
+        check_writable(path)
         files.append(File(path, format_))
     return files
 
 
-def _check_writable(path: Path) -> None:
+def check_writable(path: Path) -> None:
+    """Raise TargetError where a file cannot be written; its folder is made."""
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         existed = path.exists()

@@ -7,17 +7,18 @@ from dataclasses import dataclass, field
 
 import torch
 
+from nhwc.inference.by_torch import computed
 from nhwc.inference.choosing import Choice, Chooser, Progress
 from nhwc.inference.frames import Frame
-from nhwc.inference.graph import Graph, Node, Value
+from nhwc.inference.graph import Call, Graph, Node, Value
 from nhwc.inference.joins import slices_of
 from nhwc.inference.layout import Buffer, Memory, Place
 from nhwc.inference.memory import Life, least_possible, planned
 from nhwc.inference.native import ARENA, FIRST_FREE, Program
 from nhwc.inference.operations import Elementwise
 from nhwc.inference.placing import Item, Placement, Placer, touched
+from nhwc.inference.requesting import steps_for
 from nhwc.inference.run import Ports, Runner, Section, ports_of
-from nhwc.inference.steps.registry import candidates
 
 
 @dataclass(eq=False)
@@ -105,27 +106,69 @@ def _is_own(place: Place) -> bool:
 
 
 def runner(of: Plan, threads: int, chooser: Chooser, progress: Progress) -> Runner:
-    """Choose every step's algorithm for a number of threads, and join the steps to programs."""
-    chooser_frame = _measuring_frame(of)
+    """Choose every step's algorithm for a number of threads, and join the steps to programs.
+
+    What was chosen before stays, where its node's exactness is as it was.
+    """
+    frame, _, refill = _measuring_frame(of)
     native = [item for item in of.placement.items if item.is_native]
-    choices: dict[Item, Choice] = {}
     for done, item in enumerate(native):
         progress("choosing algorithms", done, len(native))
-        request = item.request(threads, item.node in of.exact)
-        frame, refill = chooser_frame
-        choices[item] = chooser.choose(request, candidates(request), frame.table, refill(item))
+        exact = item.node in of.exact
+        if item not in of.choices or of.choices[item].exact != exact:
+            request = item.request(threads, exact)
+            of.choices[item] = chooser.choose(request, steps_for(request), frame.table, refill(item))
     progress("choosing algorithms", len(native), len(native))
-    of.choices = choices
-    return Runner(of.ports, _sections(of, choices), of.arena_bytes, threads)
+    return assembled(of, threads)
 
 
-def _measuring_frame(of: Plan) -> tuple[Frame, Callable[[Item], Callable[[], None]]]:
-    """Memory like a call's, with noise in it; and what fills an item's inputs with fresh noise."""
-    frame = Frame.of(of.arena_bytes, 0, of.ports.entries)
+def assembled(of: Plan, threads: int) -> Runner:
+    """The runner of a plan whose choices are made."""
+    return Runner(of.ports, _sections(of), of.arena_bytes, threads)
+
+
+def inexact_items(of: Plan, threads: int) -> list[Item]:
+    """Items whose algorithm changes the rounding of single products."""
+    found = []
+    for item, choice in of.choices.items():
+        if not choice.exact and choice.label not in {each.label for each in steps_for(item.request(threads, True))}:
+            found.append(item)
+    return found
+
+
+def own_error(of: Plan, item: Item, threads: int) -> float:
+    """The relative error of one item's step on noise, against float64."""
+    frame, held, refill = _measuring_frame(of, of.choices[item].step.scratch_bytes)
+    refill(item)()
+    assert item.output is not None
+    assert not isinstance(item.work, Call)
+    inputs = [frame.tensor(each, held).double() for each in item.inputs]
+    addend = None if item.addend is None else frame.tensor(item.addend, held).double()
+    exact = computed(item.work, inputs, item.output.shape, item.fused, addend, item.axis)
+    Program([of.choices[item].step]).run(frame.table, frame.scratch, threads)
+    return relative_error(frame.tensor(item.output, held), exact)
+
+
+def relative_error(result: torch.Tensor, exact: torch.Tensor) -> float:
+    """The greatest difference as a share of the greatest value; 0 where there are no values."""
+    if exact.numel() == 0:
+        return 0.0
+    scale = exact.abs().max().item() or 1.0
+    return (result.to(torch.float64) - exact).abs().max().item() / scale
+
+
+_ELSEWHERE = frozenset({Memory.INPUT, Memory.OUTPUT, Memory.FOREIGN})
+
+
+def _measuring_frame(
+    of: Plan, scratch_bytes: int = 0
+) -> tuple[Frame, dict[object, torch.Tensor], Callable[[Item], Callable[[], None]]]:
+    """Memory like a call's, what it holds outside the arena, and what fills an item's inputs with noise."""
+    frame = Frame.of(of.arena_bytes, scratch_bytes, of.ports.entries)
     frame.arena.zero_()
     held: dict[object, torch.Tensor] = {}
     for buffer in touched(of.placement.items):
-        if buffer.memory in {Memory.INPUT, Memory.OUTPUT, Memory.FOREIGN}:
+        if buffer.memory in _ELSEWHERE:
             held[buffer] = torch.zeros(max(buffer.size, 1))
             frame.table[buffer.entry] = held[buffer].data_ptr()
 
@@ -139,16 +182,16 @@ def _measuring_frame(of: Plan) -> tuple[Frame, Callable[[Item], Callable[[], Non
 
         return fill
 
-    return frame, refill
+    return frame, held, refill
 
 
-def _sections(of: Plan, choices: Mapping[Item, Choice]) -> list[Section]:
+def _sections(of: Plan) -> list[Section]:
     sections: list[Section] = []
     run: list[Item] = []
 
     def close() -> None:
         if run:
-            sections.append(Section(tuple(run), Program([choices[item].step for item in run])))
+            sections.append(Section(tuple(run), Program([of.choices[item].step for item in run])))
             run.clear()
 
     last = _last_reads(of)

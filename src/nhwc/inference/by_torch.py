@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import torch
 import torch.nn.functional as F  # noqa: N812 the name that everyone knows
@@ -14,6 +14,7 @@ from nhwc.inference.operations import (
     Copy,
     Elementwise,
     Fused,
+    InvertedResidual,
     Linear,
     Mean,
     Normalization,
@@ -63,7 +64,7 @@ def activated(
             return F.elu(x, lo)
         case Activation.SOFTPLUS:
             return F.softplus(x, lo, hi)
-    simple = {
+    simple: dict[Activation, Callable[[torch.Tensor], torch.Tensor]] = {
         Activation.SILU: F.silu,
         Activation.HARDSWISH: F.hardswish,
         Activation.HARDSIGMOID: F.hardsigmoid,
@@ -71,8 +72,7 @@ def activated(
         Activation.TANH: torch.tanh,
         Activation.MISH: F.mish,
     }
-    result: torch.Tensor = simple[kind](x)
-    return result
+    return simple[kind](x)
 
 
 def _plain(work: Operation, inputs: Sequence[torch.Tensor], shape: tuple[int, ...], axis: int | None) -> torch.Tensor:
@@ -81,14 +81,18 @@ def _plain(work: Operation, inputs: Sequence[torch.Tensor], shape: tuple[int, ..
         case Convolution():
             extra = work.output_padding or (0,) * len(work.stride)
             options = (list(work.stride), list(work.padding), list(work.dilation), work.transposed, list(extra))
-            return torch.convolution(x, _as(work.weight, x), _as(work.bias, x), *options, work.groups)
+            weight, bias = work.weight.to(x.dtype), _as(work.bias, x)
+            return torch.ops.aten.convolution(x, weight, bias, *options, work.groups)  # type: ignore[no-any-return]
+        case InvertedResidual():
+            return _block(work, x)
         case Linear():
-            return F.linear(x, _as(work.weight, x), _as(work.bias, x))
+            return F.linear(x, work.weight.to(x.dtype), _as(work.bias, x))
         case Pool():
             return _pooled(work, x, shape)
         case AdaptivePool():
-            kinds = {"maximum": (F.adaptive_max_pool2d, F.adaptive_max_pool3d)}
-            pools = kinds.get(work.kind, (F.adaptive_avg_pool2d, F.adaptive_avg_pool3d))
+            pools: Sequence[Callable[..., torch.Tensor]] = (F.adaptive_avg_pool2d, F.adaptive_avg_pool3d)
+            if work.kind == "maximum":
+                pools = (F.adaptive_max_pool2d, F.adaptive_max_pool3d)
             return pools[x.dim() - 4](x, shape[2:])
         case Resample():
             return _resampled(work, x, shape)
@@ -103,6 +107,13 @@ def _plain(work: Operation, inputs: Sequence[torch.Tensor], shape: tuple[int, ..
         case Copy():
             pairs = [size for pair in reversed(work.padding) for size in pair]
             return F.pad(x, pairs, value=work.value) if any(pairs) else x
+
+
+def _block(work: InvertedResidual, x: torch.Tensor) -> torch.Tensor:
+    works = [each for each in (work.expand, work.depthwise, work.project) if each is not None]
+    for each, fused in zip(works, (*work.inner, Fused()), strict=True):
+        x = activated(_plain(each, [x], (), None), fused.activation, fused.lo, fused.hi, fused.slope)
+    return x
 
 
 def _as(constant: torch.Tensor | None, like: torch.Tensor) -> torch.Tensor | None:
@@ -132,8 +143,7 @@ def _resampled(work: Resample, x: torch.Tensor, shape: tuple[int, ...]) -> torch
         result: torch.Tensor = nearest(x, size, *scales)
         return result
     linear = torch.ops.aten.upsample_bilinear2d if spatial == 2 else torch.ops.aten.upsample_trilinear3d
-    result = linear(x, size, work.align_corners, *scales)
-    return result
+    return linear(x, size, work.align_corners, *scales)  # type: ignore[no-any-return]
 
 
 def _normalized(work: Normalization, x: torch.Tensor) -> torch.Tensor:
@@ -163,11 +173,10 @@ def _term(term: Term, results: Sequence[torch.Tensor], inputs: Sequence[torch.Te
         return activated(operands[0], term.activation, term.lo, term.hi)
     if term.kind == "power":
         return operands[0].pow(term.value)
-    result: torch.Tensor = _FUNCTIONS[term.kind](*operands)
-    return result
+    return _FUNCTIONS[term.kind](*operands)
 
 
-_FUNCTIONS = {
+_FUNCTIONS: dict[str, Callable[..., torch.Tensor]] = {
     "add": torch.add,
     "subtract": torch.sub,
     "multiply": torch.mul,

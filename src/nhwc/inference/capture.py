@@ -13,13 +13,15 @@ from torch.fx import Node as FxNode
 from torch.utils import _pytree as pytree
 
 from nhwc.errors import EngineError
+from nhwc.inference.held_back import held_back
 
 
 @dataclass(frozen=True, eq=False)
 class Captured:
     """nodes: the operators in order. constants: of parameters, buffers and lifted tensors, by placeholder.
 
-    buffers: placeholders among the constants whose tensors belong to the model. arguments: one entry per flattened
+    They are copies: what becomes of the model afterwards is seen by refreshing alone. owned: placeholders among them
+    whose tensors belong to the model. names: of those, in the model. root: what the nodes belong to. arguments: one entry per flattened
     argument: the placeholder of a tensor, or None for a Python value, which ``fixed`` holds. outputs: per flattened
     output a node or a Python value.
     """
@@ -27,6 +29,8 @@ class Captured:
     nodes: tuple[FxNode, ...]
     constants: Mapping[FxNode, torch.Tensor]
     owned: frozenset[FxNode]
+    names: Mapping[FxNode, str]
+    root: torch.fx.GraphModule
     arguments: tuple[FxNode | None, ...]
     fixed: tuple[Any, ...]
     outputs: tuple[Any, ...]
@@ -50,21 +54,24 @@ def export(model: torch.nn.Module, args: Sequence[Any], kwargs: Mapping[str, Any
     Raises EngineError, which names the user's line where there is one, for what torch.export cannot take.
     """
     require_evaluation(model)
+    program: torch.export.ExportedProgram
     try:
-        with torch.no_grad(), warnings.catch_warnings():
+        with torch.no_grad(), warnings.catch_warnings(), held_back():
             warnings.simplefilter("ignore")
-            return torch.export.export(model, tuple(args), dict(kwargs), strict=False)
-    except Exception as error:  # noqa: BLE001 whatever the user's code and torch.export raise
+            program = torch.export.export(model, tuple(args), dict(kwargs), strict=False)
+    except Exception as error:
         raise EngineError(_reason(error)) from error
+    return program
 
 
 def functional(program: torch.export.ExportedProgram) -> torch.export.ExportedProgram:
     """The program without in place operators; composite ones stay whole. Takes torch about as long as the export."""
     try:
-        with torch.no_grad(), warnings.catch_warnings():
+        with torch.no_grad(), warnings.catch_warnings(), held_back():
             warnings.simplefilter("ignore")
-            return program.run_decompositions({})
-    except Exception as error:  # noqa: BLE001 as above
+            functional_one: torch.export.ExportedProgram = program.run_decompositions({})
+            return functional_one
+    except Exception as error:
         raise EngineError(_reason(error)) from error
 
 
@@ -79,6 +86,7 @@ def captured(program: torch.export.ExportedProgram) -> Captured:
         raise EngineError(f"the model changes its buffer {name} while it runs, and the engine keeps weights constant")
     placeholders = [node for node in program.graph.nodes if node.op == "placeholder"]
     constants: dict[FxNode, torch.Tensor] = {}
+    names: dict[FxNode, str] = {}
     owned: set[FxNode] = set()
     arguments: list[FxNode | None] = []
     fixed: list[Any] = []
@@ -88,15 +96,18 @@ def captured(program: torch.export.ExportedProgram) -> Captured:
             arguments.append(None if python else node)
             fixed.append(spec.arg.value if isinstance(spec.arg, ConstantArgument) else None)
         else:
-            constants[node] = _constant(program, spec).detach()
+            constants[node] = _constant(program, spec).detach().clone()
             if spec.kind != InputKind.CONSTANT_TENSOR:
                 owned.add(node)
+                names[node] = str(spec.target)
     (output,) = [node for node in program.graph.nodes if node.op == "output"]
     mutated = len(signature.user_inputs_to_mutate)  # the engine never writes into its inputs
     return Captured(
         tuple(program.graph.nodes),
         constants,
         frozenset(owned),
+        names,
+        program.graph_module,
         tuple(arguments),
         tuple(fixed),
         tuple(output.args[0][mutated:]),

@@ -24,12 +24,13 @@ _HOPELESS = 1.5
 @dataclass(frozen=True)
 class Choice:
     """What was chosen for a request. times_ms: by label, of what was timed; empty where only one candidate was there
-    or the budget was spent.
+    or the budget was spent. exact: whether the request asked for that.
     """
 
     label: str
     step: Step
     times_ms: dict[str, float]
+    exact: bool
 
 
 @dataclass
@@ -53,13 +54,13 @@ class Chooser:
         The first candidate is taken where the budget is spent.
         """
         if len(found) == 1:
-            return Choice(found[0].label, found[0].build(), {})
+            return Choice(found[0].label, found[0].build(), {}, request.exact)
         key = request_key(request)
         times = self.known.get(key) or self.measured.get(key)
         built: dict[str, Step] = {}
         if not times or not set(times) & {each.label for each in found}:
             if self.spent_s >= self.budget_s:
-                return Choice(found[0].label, found[0].build(), {})
+                return Choice(found[0].label, found[0].build(), {}, request.exact)
             start = time.perf_counter()
             refill()
             times, built = self._timed(request, found, table)
@@ -68,7 +69,21 @@ class Chooser:
         self.known[key] = times
         label = min((each.label for each in found if each.label in times), key=lambda each: times[each])
         step = built.get(label) or next(each for each in found if each.label == label).build()
-        return Choice(label, step, times)
+        return Choice(label, step, times, request.exact)
+
+    def least_ms(
+        self, request: Request, found: Sequence[Candidate], table: ctypes.Array[ctypes.c_void_p]
+    ) -> float | None:
+        """What the fastest candidate takes; None without candidates, and where the budget is spent."""
+        key = request_key(request)
+        times = self.known.get(key) or self.measured.get(key)
+        if not times and found and self.spent_s < self.budget_s:
+            start = time.perf_counter()
+            times, _ = self._timed(request, found, table)
+            self.spent_s += time.perf_counter() - start
+            self.measured.put(key, times)
+            self.known[key] = times
+        return min((times[each.label] for each in found if each.label in times), default=None) if times else None
 
     def _timed(
         self, request: Request, found: Sequence[Candidate], table: ctypes.Array[ctypes.c_void_p]

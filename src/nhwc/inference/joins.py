@@ -20,14 +20,22 @@ def slices_of(graph: Graph, first: Placement) -> dict[Value, Place]:
         if item.is_native and item.output is not None and item.output is first.places.get(item.node.output):
             free.add(item.node.output)
     found: dict[Value, Place] = {}
+    copied: dict[Value, Place] = {}
     for node in reversed(graph.nodes):
         if isinstance(node.work, Join):
-            _assign(node, node.work.dim, first, free, found)
+            _assign(node, node.work.dim, first, free, found, copied)
     return found
 
 
-def _assign(node: Node, dim: int, first: Placement, free: set[Value], found: dict[Value, Place]) -> None:
-    own = found.get(node.output) or _run(node, dim, found)
+def _assign(
+    node: Node,
+    dim: int,
+    first: Placement,
+    free: set[Value],
+    found: dict[Value, Place],
+    copied: dict[Value, Place],
+) -> None:
+    own = found.get(node.output) or _run(node, dim, {**copied, **found})
     if own is None:
         lying = first.places[node.output]
         own = Place(Buffer(Memory.ARENA, math.prod(lying.shape)), 0, lying.shape, lying.strides)
@@ -38,6 +46,8 @@ def _assign(node: Node, dim: int, first: Placement, free: set[Value], found: dic
         alike = value in free and order_of(*_lying(first, value)) == order_of(own.shape, own.strides)
         if alike and value not in found:
             found[value] = Placer.part_of(own, dim, start, size)
+        elif value not in found and value not in copied:
+            copied[value] = Placer.part_of(own, dim, start, size)  # the placer copies it there, once
         start += size
 
 

@@ -6,6 +6,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import Enum, auto
+from itertools import pairwise
 
 import torch
 
@@ -56,7 +57,7 @@ class Place:
             seen = view.apply(self.sketch())
         except RuntimeError:
             return None
-        return Place(self.buffer, self.offset + seen.storage_offset(), tuple(seen.shape), tuple(seen.stride()))
+        return Place(self.buffer, self.offset + int(seen.storage_offset()), tuple(seen.shape), tuple(seen.stride()))
 
     def sketch(self) -> torch.Tensor:
         """A tensor without memory that has its shape and strides."""
@@ -95,7 +96,7 @@ def order_of(shape: Sequence[int], strides: Sequence[int]) -> Order:
     rank = len(shape)
     for order in (default_order(rank), tuple(range(rank))):
         lying = [strides[dim] for dim in order if shape[dim] > 1]
-        if all(outer >= inner for outer, inner in zip(lying, lying[1:], strict=False)):
+        if all(outer >= inner for outer, inner in pairwise(lying)):
             return order
     return tuple(sorted(range(rank), key=lambda dim: (-strides[dim], shape[dim] > 1)))
 

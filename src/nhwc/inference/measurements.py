@@ -48,7 +48,7 @@ class Measurements:
         self._new[key] = times
 
     def save(self) -> None:
-        """Add what is new to the file; nothing is said where the folder cannot be written, the engine runs all the same."""
+        """Add what is new to the file. A folder that cannot be written is no error: the engine runs all the same."""
         if self.path is None or not self._new:
             return
         merged = {**self._read(), **self._new}

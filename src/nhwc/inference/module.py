@@ -3,14 +3,22 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
+from pathlib import Path
 from typing import Any
 
 import torch
 from torch.utils import _pytree as pytree
 
+from nhwc.engine_report import Accuracy, EngineReport
 from nhwc.errors import EngineError
-from nhwc.inference.specialization import Signature, Specialization, signature_of
+from nhwc.inference import saving
+from nhwc.inference.buckets import Buckets
+from nhwc.inference.contents import Contents, Origin, Ready
+from nhwc.inference.refreshing import refreshed
+from nhwc.inference.reporting import measured_report
+from nhwc.inference.specialization import Signature, signature_of
 
 
 class Engine(torch.nn.Module):
@@ -20,26 +28,105 @@ class Engine(torch.nn.Module):
     through it: it raises EngineError where an input asks for them, and in training mode.
     """
 
-    def __init__(self, model: torch.nn.Module, specializations: Sequence[Specialization]) -> None:
+    def __init__(
+        self,
+        model: torch.nn.Module | None,
+        specializations: Sequence[Ready],
+        buckets: Sequence[Ready] = (),
+        accuracy: Accuracy | None = None,
+        target: str = "",
+        origin: Origin | None = None,
+    ) -> None:
         super().__init__()
         self.training = False
-        # in a tuple, so that it is no part: parameters() and state_dict() are empty
-        self._original = (model,)
-        self._specializations: dict[Signature, Specialization] = {each.signature: each for each in specializations}
+        name = target or type(model).__name__
+        self._use(
+            model, Contents(tuple(specializations), tuple(buckets), accuracy, name, origin or Origin.here("", ""))
+        )
         self._in_spec = specializations[0].captured.in_spec
-        self._out_spec = specializations[0].captured.out_spec
         self._warned = False
+
+    def _use(self, model: torch.nn.Module | None, contents: Contents) -> None:
+        ready = (*contents.specializations, *contents.buckets)
+        buckets = Buckets(contents.specializations[0], contents.buckets) if contents.buckets else None
+        specializations: dict[Signature, Ready] = {each.signature: each for each in ready}
+        # one after the other: a call reads either of them, so that it runs all old or all new weights
+        self._specializations, self._buckets, self._contents = specializations, buckets, contents
+        # in a tuple, so that it is no part: parameters() and state_dict() are empty
+        self._original: tuple[torch.nn.Module | None] = (model,)
+
+    @property
+    def original(self) -> torch.nn.Module | None:
+        """The model that it was built from; None where it was released, or the engine comes from a file."""
+        return self._original[0]
+
+    @property
+    def contents(self) -> Contents:
+        """What it runs, for each set of shapes."""
+        return self._contents
 
     def forward(self, *args: Any, **kwargs: Any) -> Any:
         """The model's outputs, in channels last."""
         flat, spec = pytree.tree_flatten((args, kwargs))
-        found = self._specializations.get(_hashable(flat)) if spec == self._in_spec else None
+        found = self._specializations.get(signature_of(flat)) if spec == self._in_spec else None
         _refuse_gradients(flat)
-        if found is None or torch.is_autocast_enabled("cpu"):
-            return self._by_original(args, kwargs, found is None)
-        with torch.no_grad():
-            outputs = found(flat)
-        return pytree.tree_unflatten(outputs, found.captured.out_spec)
+        with torch.no_grad(), _as_they_are():
+            if found is not None:
+                return pytree.tree_unflatten(found(flat), found.captured.out_spec)
+            buckets = self._buckets
+            if buckets is not None and spec == self._in_spec:
+                filled = buckets.run(flat)
+                if filled is not None:
+                    return filled
+        return self._by_original(args, kwargs)
+
+    def report(self, *inputs: Any, kwargs: Mapping[str, Any] | None = None, repeats: int = 10) -> EngineReport:
+        """What every step runs and takes, measured in ``repeats`` whole calls on the current number of threads.
+
+        inputs, kwargs: arguments that it was built for, by default the example that it was first built with, or noise
+        like it. Raises EngineError for other ones.
+        """
+        flat, _ = pytree.tree_flatten((inputs, dict(kwargs or {})))
+        first = self._contents.specializations[0]
+        found = self._specializations.get(signature_of(flat)) if flat else first
+        if found is None:
+            raise EngineError(f"the engine was not built for these inputs; it was built for {self._built_for()}")
+        tensors = [flat[place] for place in found.tensors] if flat else found.example
+        # the error was measured for the first example
+        return measured_report(self._contents, found, tensors, repeats, is_first=found is first)
+
+    def save(self, path: str | Path, *, portable: bool = True) -> Path:
+        """Write the engine to one file, from which ``nhwc.load_engine`` makes it again without the model's code.
+
+        portable: keep the weights as they were too, from which another machine chooses algorithms of its own; without
+        them the file is about half as large, and runs only where the same instructions and the same nhwc are.
+
+        Raises EngineError where something in it cannot be saved, such as an operator of a library that is not torch's,
+        or where the file cannot be written; a file that was there stays as it was then.
+        """
+        path = Path(path)
+        saving.write(path, self._contents, portable=portable)
+        return path
+
+    def refresh(self, model: torch.nn.Module) -> None:
+        """Take the weights of ``model``, which has the architecture and the shapes of the one it was built from.
+
+        Choices stay, weights are folded and packed again. Calls that run meanwhile, in other threads, use the old
+        weights to their end. Raises EngineError where the model is another one, with the first difference, and for
+        engines without their model; the engine stays as it was then.
+        """
+        old = self._contents
+        fresh = [refreshed(each, model) for each in old.specializations]
+        buckets = [refreshed(each, model) for each in old.buckets]
+        # the error was measured with other weights
+        self._use(model, Contents(tuple(fresh), tuple(buckets), None, old.target, old.origin))
+
+    def release(self) -> None:
+        """Let go of the original model and of its weights: what remains is what steps read.
+
+        Inputs of other shapes raise EngineError then, and other numbers of threads run what was chosen for the nearest.
+        """
+        self._use(None, saving.released(self._contents))
 
     def train(self, mode: bool = True) -> Engine:
         """Stay in evaluation mode. Raises EngineError for ``mode=True``."""
@@ -48,29 +135,47 @@ class Engine(torch.nn.Module):
         return self
 
     def extra_repr(self) -> str:
-        shapes = "; ".join(str(each) for each in self._specializations)
-        return f"{type(self._original[0]).__name__}, built for {shapes}"
+        return f"{self._contents.target}, built for {self._built_for()}"
 
-    def _by_original(self, args: Sequence[Any], kwargs: dict[str, Any], unknown: bool) -> Any:
-        if unknown and not self._warned:
+    def __deepcopy__(self, memo: dict[int, Any]) -> Engine:
+        # nothing in it changes while it runs, so that copies share it
+        held = self._contents
+        parts = held.specializations, held.buckets, held.accuracy, held.target, held.origin
+        copied = type(self)(self.original, *parts)
+        memo[id(self)] = copied
+        return copied
+
+    def __reduce__(self) -> Any:
+        raise EngineError("an engine is not pickled; save it with engine.save(path) and load it with nhwc.load_engine")
+
+    def _built_for(self) -> str:
+        return "; ".join(str(each) for each in self._specializations)
+
+    def _by_original(self, args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
+        model = self.original
+        if model is None:
+            raise EngineError(
+                "the engine was not built for these inputs and has no original model to run them, since it was "
+                f"released or loaded from a file; it was built for {self._built_for()}"
+            )
+        if not self._warned:
             self._warned = True
             warnings.warn(
                 "the engine was not built for these inputs, so the original model runs them; name their shapes or "
-                f"batch sizes when you build it (built for {'; '.join(map(str, self._specializations))})",
+                f"batch sizes when you build it (built for {self._built_for()})",
                 RuntimeWarning,
                 stacklevel=4,
             )
         with torch.no_grad():
-            return self._original[0](*args, **kwargs)
+            return model(*args, **kwargs)
 
 
-def _hashable(flat: Sequence[Any]) -> Signature | None:
-    signature = signature_of(flat)
-    try:
-        hash(signature)
-    except TypeError:
-        return None
-    return signature
+def _as_they_are() -> AbstractContextManager[Any]:
+    """Without autocast, which would give torch's part of the work other dtypes than were planned."""
+    return torch.autocast("cpu", enabled=False) if torch.is_autocast_enabled("cpu") else _NOTHING
+
+
+_NOTHING = nullcontext()
 
 
 def _refuse_gradients(flat: Sequence[Any]) -> None:

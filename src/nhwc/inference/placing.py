@@ -27,8 +27,8 @@ from nhwc.inference.layout import (
     with_axis_innermost,
 )
 from nhwc.inference.operations import Copy, Elementwise, Fused, Operation, Term
-from nhwc.inference.requesting import requested
-from nhwc.inference.steps.registry import Request, candidates
+from nhwc.inference.requesting import requested, steps_for
+from nhwc.inference.steps.registry import Request
 
 
 @dataclass(eq=False)
@@ -49,7 +49,8 @@ class Item:
 
     def request(self, threads: int, exact: bool) -> Request:
         """What its step's candidates are asked."""
-        assert self.output is not None and not isinstance(self.work, Call)
+        assert self.output is not None
+        assert not isinstance(self.work, Call)
         return requested(self.work, self.inputs, self.output, self.fused, self.addend, self.axis, threads, exact)
 
     @property
@@ -86,6 +87,8 @@ class Placer:
         self.threads, self.exact = threads, exact
         self.items: list[Item] = []
         self.places: dict[Value, Place] = {}
+        self._copies: dict[tuple[Any, ...], Place] = {}
+        self._parts: set[tuple[Buffer, int, Buffer, int]] = set()  # copied into joined buffers
         for value in graph.inputs:
             if value.is_placed:
                 strides = input_strides[value]
@@ -124,9 +127,17 @@ class Placer:
     def _copied(self, node: Node, source: Place, target: Place) -> Place:
         """An item that copies values; by torch where no step can."""
         item = Item(node, Copy(), (source,), target)
-        item.is_native = bool(candidates(item.request(self.threads, self.exact)))
+        item.is_native = bool(steps_for(item.request(self.threads, self.exact)))
         self.items.append(item)
         return target
+
+    def _relaid(self, node: Node, source: Place, order: Order) -> Place:
+        """The values in another order, copied once for all that want them so."""
+        target = self._fresh(source.shape, order)
+        key = (source.buffer, source.offset, source.shape, source.strides, target.strides)
+        if key not in self._copies:
+            self._copies[key] = self._copied(node, source, target)
+        return self._copies[key]
 
     def _viewed(self, node: Node, view: View) -> Place:
         source = self._of(node.inputs[0])
@@ -152,7 +163,9 @@ class Placer:
         for part in parts:
             target = self.part_of(whole, join.dim, start, part.shape[join.dim])
             start += part.shape[join.dim]
-            if not _same(part, target):
+            key = (part.buffer, part.offset, target.buffer, target.offset)
+            if not _same(part, target) and key not in self._parts:
+                self._parts.add(key)
                 self._copied(node, part, target)
         return whole
 
@@ -198,17 +211,16 @@ class Placer:
 
     def _fits(self, item: Item) -> bool:
         """Whether there is a step for it; inputs that no step reads as they lie are tried as copies."""
-        item.is_native = bool(candidates(item.request(self.threads, self.exact)))
+        item.is_native = bool(steps_for(item.request(self.threads, self.exact)))
         if item.is_native or isinstance(item.work, Elementwise):
             return item.is_native
         rank = len(item.inputs[0].shape)
         order = with_axis_innermost(tuple(range(rank)), item.axis) if item.axis is not None else default_order(rank)
         plain = tuple(self._fresh(each.shape, order) for each in item.inputs)
         moved = any(each.strides != other.strides for each, other in zip(plain, item.inputs, strict=True))
-        if moved and candidates(replace(item, inputs=plain).request(self.threads, self.exact)):
-            for source, copy in zip(item.inputs, plain, strict=True):
-                self._copied(item.node, source, copy)
-            item.inputs, item.is_native = plain, True
+        if moved and steps_for(replace(item, inputs=plain).request(self.threads, self.exact)):
+            item.inputs = tuple(self._relaid(item.node, each, order) for each in item.inputs)
+            item.is_native = True
         return item.is_native
 
     def _apart(self, item: Item) -> None:
@@ -248,7 +260,7 @@ class Placer:
         self.items.append(item)
 
     def _order(self, node: Node, shape: tuple[int, ...]) -> Order:
-        """The order of a result's dimensions: that of an input of the same rank for what works on any, else the default."""
+        """The order of a result's dimensions: an input's of the same rank for what works on any, else the default."""
         order = default_order(len(shape))
         follows = isinstance(node.work, Elementwise | Join | Call) or node.axis is not None
         if follows:
@@ -267,7 +279,7 @@ class Placer:
         if place.strides[axis] == 1 or place.shape[axis] == 1:
             return place
         order = with_axis_innermost(order_of(place.shape, place.strides), axis)
-        return self._copied(node, place, self._fresh(place.shape, order))
+        return self._relaid(node, place, order)
 
     def _reordered(self, place: Place, order: Order) -> Place:
         """A constant operand in the order of the result."""

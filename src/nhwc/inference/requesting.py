@@ -1,14 +1,16 @@
-"""Places as the steps' candidates want them: what works along one dimension gets rows of it, where strides allow that."""
+"""Places as candidates want them: what works along one dimension gets rows of it, where strides allow that."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
+from itertools import pairwise
 
 from nhwc.inference.layout import Place, order_of
 from nhwc.inference.native import Placed
 from nhwc.inference.operations import Fused, Operation
-from nhwc.inference.steps.registry import Request
+from nhwc.inference.steps.registry import Candidate, Request, candidates
+from nhwc.kernels.native import is_available
 
 
 def requested(
@@ -36,6 +38,11 @@ def requested(
     return Request(work, tuple(inner), operands[0], fused, added, threads, exact)
 
 
+def steps_for(request: Request) -> Sequence[Candidate]:
+    """Every candidate for a request; none where there is no compiled library, so that torch runs everything."""
+    return candidates(request) if is_available() else ()
+
+
 def _rows_along(operands: list[Placed], axis: int) -> list[Placed] | None:
     """All operands as (rows, axis), the other dimensions merged in the order in which the first one has them."""
     shape, strides = operands[0].shape, operands[0].strides
@@ -50,7 +57,7 @@ def _rows_along(operands: list[Placed], axis: int) -> list[Placed] | None:
 def _merged(operand: Placed, order: list[int], axis: int) -> Placed | None:
     """One operand as (rows, axis); None where its dimensions do not lie one inside the other."""
     sizes, strides = operand.shape, operand.strides
-    for outer, inner in zip(order, order[1:], strict=False):
+    for outer, inner in pairwise(order):
         if strides[outer] != strides[inner] * sizes[inner]:
             return None
     rows = 1

@@ -6,7 +6,6 @@ while compiled steps run, but for what is returned.
 
 from __future__ import annotations
 
-import ctypes
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -17,7 +16,7 @@ import torch
 from nhwc.errors import EngineError
 from nhwc.inference.by_torch import computed
 from nhwc.inference.frames import Frame
-from nhwc.inference.graph import Call, Slot, Value
+from nhwc.inference.graph import Call, Node, Slot, Value
 from nhwc.inference.layout import Buffer, Memory, Place
 from nhwc.inference.native import Program
 from nhwc.inference.operations import Copy
@@ -69,7 +68,7 @@ class Runner:
         except IndexError:
             frame = Frame.of(self.arena_bytes, self.scratch_bytes, self.ports.entries)
         try:
-            held = self._bound(frame, tensors)
+            held = bound(self.ports, frame, tensors)
             for section in self.sections:
                 if section.program is None:
                     start = time.perf_counter()
@@ -88,22 +87,6 @@ class Runner:
         finally:
             self._pool.append(frame)
 
-    def _bound(self, frame: Frame, tensors: Sequence[torch.Tensor]) -> Held:
-        held: Held = {}
-        for tensor, (value, place) in zip(tensors, self.ports.inputs, strict=True):
-            if place is None:
-                held[value] = tensor
-                continue
-            if tensor.stride() != place.strides or tensor.requires_grad or tensor.is_neg():
-                tensor = _restrided(tensor.detach(), place)
-            held[place.buffer] = tensor
-            frame.table[place.buffer.entry] = tensor.data_ptr()
-        for buffer, place in self.ports.returned:
-            fresh = torch.empty_strided(place.shape, place.strides)
-            held[buffer] = fresh
-            frame.table[buffer.entry] = fresh.data_ptr()
-        return held
-
     def _output(self, output: Any, frame: Frame, held: Held) -> Any:
         if not isinstance(output, Value):
             return output
@@ -113,6 +96,50 @@ class Runner:
         return held[output] if place is None else frame.tensor(place, held)
 
 
+def bound(ports: Ports, frame: Frame, tensors: Sequence[torch.Tensor]) -> Held:
+    """Tensors of a call by buffer, the frame's table pointing to them: its inputs, and fresh ones for its outputs."""
+    held: Held = {}
+    for tensor, (value, place) in zip(tensors, ports.inputs, strict=True):
+        if place is None:
+            held[value] = tensor
+        else:
+            _hold(place.buffer, _restrided(tensor.detach(), place), frame, held)
+    for buffer, place in ports.returned:
+        _hold(buffer, torch.empty_strided(place.shape, place.strides), frame, held)
+    return held
+
+
+def _hold(buffer: Buffer, tensor: torch.Tensor, frame: Frame, held: Held) -> None:
+    held[buffer] = tensor
+    frame.table[buffer.entry] = tensor.data_ptr()
+
+
+def learned_strides(
+    ports: Ports, items: Sequence[Item], arena_bytes: int, tensors: Sequence[torch.Tensor]
+) -> dict[Node, tuple[int, ...]]:
+    """The strides that torch gives to what it computes, where they are not those that were planned; torch runs all."""
+    frame = Frame.of(arena_bytes, 0, ports.entries)
+    held = bound(ports, frame, tensors)
+    found: dict[Node, tuple[int, ...]] = {}
+    for item in items:
+        if item.is_native:
+            assert item.output is not None
+            frame.tensor(item.output, held).copy_(_result(item, frame, held))
+            continue
+        strides = run_by_torch(item, frame, held)
+        if item.output is not None and strides is not None and strides != item.output.strides:
+            found[item.node] = strides
+    return found
+
+
+def _result(item: Item, frame: Frame, held: Held) -> torch.Tensor:
+    assert item.output is not None
+    assert not isinstance(item.work, Call)
+    inputs = [frame.tensor(each, held) for each in item.inputs]
+    addend = None if item.addend is None else frame.tensor(item.addend, held)
+    return computed(item.work, inputs, item.output.shape, item.fused, addend, item.axis)
+
+
 def _restrided(tensor: torch.Tensor, place: Place) -> torch.Tensor:
     if tensor.stride() == place.strides and not tensor.is_neg():
         return tensor
@@ -120,37 +147,33 @@ def _restrided(tensor: torch.Tensor, place: Place) -> torch.Tensor:
     return copied.copy_(tensor)
 
 
-def run_by_torch(item: Item, frame: Frame, held: Held) -> None:
-    """Run one item by torch, on views of the frame's memory; its result is held, or written where it belongs."""
-    if isinstance(item.work, Call):
-        result = _called(item, item.work, frame, held)
-    else:
+def run_by_torch(item: Item, frame: Frame, held: Held) -> tuple[int, ...] | None:
+    """Run one item by torch, on views of the frame's memory; its result is held, or written where it belongs.
+
+    Gives the strides that torch gave to the result, None where they do not matter.
+    """
+    if isinstance(item.work, Copy) and not item.work.padding:
         assert item.output is not None
-        inputs = [frame.tensor(each, held) for each in item.inputs]
-        if isinstance(item.work, Copy) and not item.work.padding:
-            frame.tensor(item.output, held).copy_(inputs[0])
-            return
-        addend = None if item.addend is None else frame.tensor(item.addend, held)
-        result = computed(item.work, inputs, item.output.shape, item.fused, addend, item.axis)
-    if item.output is None:
-        held[item.node.output] = _apart(result, frame)
-        return
+        frame.tensor(item.output, held).copy_(frame.tensor(item.inputs[0], held))
+        return None
+    result = _called(item, item.work, frame, held) if isinstance(item.work, Call) else _result(item, frame, held)
     place = item.output
+    if place is None:
+        held[item.node.output] = _apart(result, frame)
+        return None
     if result.shape != place.shape or result.dtype != torch.float32:
         raise EngineError(
             f"{item.node.path or 'the model'}: {item.node.output.name} is {result.dtype} of shape "
             f"{tuple(result.shape)} where {tuple(place.shape)} was captured"
         )
-    if result.stride() != place.strides:
-        result = _restrided(result, place)
-    held[place.buffer] = result = _apart(result, frame)
-    frame.table[place.buffer.entry] = result.data_ptr()
+    strides = tuple(result.stride())
+    _hold(place.buffer, _apart(_restrided(result, place), frame), frame, held)
+    return strides
 
 
 def _called(item: Item, call: Call, frame: Frame, held: Held) -> Any:
-    inputs, places = [], iter(item.inputs)
-    for value in item.node.inputs:
-        inputs.append(frame.tensor(next(places), held) if value.is_placed else held[value])
+    places = iter(item.inputs)
+    inputs = [frame.tensor(next(places), held) if each.is_placed else held[each] for each in item.node.inputs]
     args = [_filled(each, inputs) for each in call.args]
     kwargs = {key: _filled(each, inputs) for key, each in call.kwargs.items()}
     return call.target(*args, **kwargs)

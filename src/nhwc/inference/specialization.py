@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+import time
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -10,20 +11,28 @@ import torch
 from torch.utils import _pytree as pytree
 
 from nhwc.errors import EngineError
-from nhwc.inference import capture
+from nhwc.inference import blocks, capture
 from nhwc.inference.building import Plan, plan, runner
 from nhwc.inference.choosing import Chooser, Progress
-from nhwc.inference.graph import Graph, Node, Value
+from nhwc.inference.graph import Graph, Node
 from nhwc.inference.importing import imported
 from nhwc.inference.passes import simplify
-from nhwc.inference.run import Runner
+from nhwc.inference.run import Runner, learned_strides
 
 Signature = tuple[Any, ...]
 
 
 def signature_of(flat: Sequence[Any]) -> Signature:
     """What an input must share with the example: shapes and dtypes of tensors, other values themselves."""
-    return tuple((tuple(each.shape), each.dtype) if isinstance(each, torch.Tensor) else each for each in flat)
+    return tuple((each.shape, each.dtype) if isinstance(each, torch.Tensor) else _comparable(each) for each in flat)
+
+
+def _comparable(value: Any) -> Any:
+    try:
+        hash(value)
+    except TypeError:
+        return id(value)
+    return type(value), value  # 1, 1.0 and True are different arguments
 
 
 def graph_of(model: torch.nn.Module, args: Sequence[Any], kwargs: Mapping[str, Any]) -> tuple[capture.Captured, Graph]:
@@ -42,7 +51,10 @@ def graph_of(model: torch.nn.Module, args: Sequence[Any], kwargs: Mapping[str, A
 
 
 class Specialization:
-    """One set of shapes. strides: of the example's tensors, which inputs of other strides are copied to."""
+    """One set of shapes. strides: of the example's tensors, which inputs of other strides are copied to.
+
+    build_s: seconds spent on making it ready so far.
+    """
 
     def __init__(
         self,
@@ -53,6 +65,7 @@ class Specialization:
         exact: bool,
         progress: Progress,
     ) -> None:
+        began = time.perf_counter()
         progress("capturing", 0, 1)
         self.captured, self.graph = graph_of(model, args, kwargs)
         progress("capturing", 1, 1)
@@ -60,6 +73,7 @@ class Specialization:
         self.signature = signature_of(flat)
         self.chooser, self.exact, self.progress = chooser, exact, progress
         self.tensors = [place for place, each in enumerate(self.captured.arguments) if each is not None]
+        self.example = [flat[place] for place in self.tensors]
         values = self.graph.inputs
         self.strides = {
             value: tuple(flat[place].stride())
@@ -69,7 +83,8 @@ class Specialization:
         self.plans: dict[int, Plan] = {}
         self.runners: dict[int, Runner] = {}
         self.learned: dict[Node, tuple[int, ...]] = {}
-        self.inexact: set[Node] = set()
+        self.joined: list[tuple[int, ...]] = []
+        self.build_s = time.perf_counter() - began
         self._lock = threading.Lock()
 
     def ready(self, threads: int) -> Runner:
@@ -81,16 +96,24 @@ class Specialization:
         return found
 
     def _made(self, threads: int) -> Runner:
+        began = time.perf_counter()
         with torch.no_grad():
+            if not self.plans:
+                self.joined = blocks.fuse(self.graph, threads, self.exact, self.chooser)
             planned = plan(self.graph, self.strides, threads, self.exact, self.learned)
+            if any(not item.is_native for item in planned.placement.items) and not self.learned:
+                self.learned = learned_strides(
+                    planned.ports, planned.placement.items, planned.arena_bytes, self.example
+                )
+                if self.learned:
+                    planned = plan(self.graph, self.strides, threads, self.exact, self.learned)
+            # what was given up for accuracy stays so on any number of threads
+            planned.exact |= {node for each in self.plans.values() for node in each.exact}
             made = runner(planned, threads, self.chooser, self.progress)
         self.plans[threads], self.runners[threads] = planned, made
+        self.build_s += time.perf_counter() - began
         return made
 
     def __call__(self, flat: Sequence[Any]) -> list[Any]:
         """The flattened outputs for flattened arguments that have the signature."""
         return self.ready(torch.get_num_threads())([flat[place] for place in self.tensors])
-
-    def values_of(self, flat: Sequence[Any]) -> dict[Value, torch.Tensor]:
-        """Graph inputs with their tensors."""
-        return {value: flat[place] for value, place in zip(self.graph.inputs, self.tensors, strict=True)}

@@ -4,7 +4,7 @@ A variant is written as parts joined by "+": "channels_last", "channels_last+ker
 part is one function that registers itself (its file is imported below).
 """
 
-from nhwc.variants import compilation, formats, kernels, precision
+from nhwc.variants import compilation, engine, formats, kernels, precision
 from nhwc.variants.registry import parse, parts
 from nhwc.variants.setup import Setup, prepare
 from nhwc.variants.steps import inference_step, training_step
@@ -12,6 +12,7 @@ from nhwc.variants.steps import inference_step, training_step
 __all__ = [
     "Setup",
     "compilation",
+    "engine",
     "formats",
     "inference_step",
     "kernels",

@@ -36,7 +36,7 @@ class Part:
 
     name: with its values, where a variant gives it some. refusal: why a device cannot run it, empty where it can.
     formats: the memory formats that it changes anything in, empty for all. check: raises RegistryError for values that
-    it does not take; None where it takes none.
+    it does not take; None where it takes none. alone: whether no other part goes with it.
     """
 
     name: str
@@ -46,6 +46,7 @@ class Part:
     refusal: Callable[[torch.device], str]
     formats: tuple[str, ...] = ()
     check: Callable[[tuple[str, ...]], None] | None = None
+    alone: bool = False
 
 
 _PARTS: dict[str, Part] = {}
@@ -59,6 +60,7 @@ def part(
     *,
     formats: tuple[str, ...] = (),
     check: Callable[[tuple[str, ...]], None] | None = None,
+    alone: bool = False,
 ) -> Callable[[Callable[..., None]], Callable[..., None]]:
     """Register a function that changes a Setup as the part ``name``; ``about`` is one line for people.
 
@@ -71,7 +73,7 @@ def part(
     def register(apply: Callable[..., None]) -> Callable[..., None]:
         if name in _PARTS:
             raise RegistryError(f"the part {name!r} is registered twice; give the second another name")
-        _PARTS[name] = Part(name, kind, about, apply, refusal, formats, check)
+        _PARTS[name] = Part(name, kind, about, apply, refusal, formats, check, alone)
         return apply
 
     return register
@@ -85,7 +87,8 @@ def parts() -> tuple[Part, ...]:
 def parse(spec: str, device: torch.device | None = None) -> tuple[Part, ...]:
     """The parts of a variant such as "channels_last+bf16", in the order in which they apply.
 
-    Raises RegistryError for an unknown part, values that it does not take, two of a kind, or no memory format;
+    Raises RegistryError for an unknown part, values that it does not take, parts that exclude each other, or no memory
+    format;
     VariantError where ``device`` cannot run one.
 
     >>> [each.name for each in parse("compile+channels_last")]
@@ -102,6 +105,9 @@ def parse(spec: str, device: torch.device | None = None) -> tuple[Part, ...]:
     for earlier, later in itertools.pairwise(chosen):
         if earlier.kind is later.kind:
             raise RegistryError(f"variant {spec!r}: {earlier.name} and {later.name} exclude each other; leave one out")
+    sole = next((each.name for each in chosen if each.alone), "")
+    if sole and len(chosen) > 1:
+        raise RegistryError(f"variant {spec!r}: {sole} stands alone; leave out the other parts")
     if chosen[0].kind is not Kind.FORMAT:
         formats = ", ".join(each.name for each in parts() if each.kind is Kind.FORMAT)
         raise RegistryError(f"variant {spec!r} names no memory format; begin it with one of {formats}")

@@ -24,6 +24,7 @@ class Setup:
 
     call: what is called with the inputs, the model itself unless a part put something in its place.
     dtype: what autocast computes in, None without autocast.
+    only_inference: why a part cannot train, empty where it can.
     during_forward, during_step: makers of contexts that each forward pass (with its loss), or each whole step, runs in.
     around: makers of contexts that steps run in and whose cost is not theirs: entered by ``surroundings`` around them.
     """
@@ -35,6 +36,7 @@ class Setup:
     optimizer: Optimizer | None = None
     call: Callable[..., Any] | None = None
     dtype: torch.dtype | None = None
+    only_inference: str = ""
     during_forward: list[Callable[[], AbstractContextManager[Any]]] = field(default_factory=list)
     during_step: list[Callable[[], AbstractContextManager[Any]]] = field(default_factory=list)
     around: list[Callable[[], AbstractContextManager[Any]]] = field(default_factory=list)

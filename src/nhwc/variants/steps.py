@@ -10,7 +10,7 @@ import torch
 from torch import nn
 from torch.optim import SGD, Optimizer
 
-from nhwc.errors import ModelError
+from nhwc.errors import ModelError, VariantError
 from nhwc.recorder.run import tensors_in
 from nhwc.variants.setup import Setup
 
@@ -37,6 +37,8 @@ def training_step(setup: Setup, loss: Loss | None, make_optimizer: MakeOptimizer
     loss: model output → scalar; without one backward starts from ones. make_optimizer: parameters → optimizer; without
     one SGD with momentum, at a learning rate of 0: it does all its work, and the weights stay those of every variant.
     """
+    if setup.only_inference:
+        raise VariantError(setup.only_inference)
     setup.model.train()
     told = None if loss is None else guarded(loss)
     trainable = [parameter for parameter in setup.model.parameters() if parameter.requires_grad]

@@ -15,7 +15,7 @@ from torch.optim import Optimizer
 from torch.utils._python_dispatch import _disable_current_modes
 from torch.utils._pytree import keystr, tree_flatten_with_path, tree_map
 
-from nhwc.errors import ModelError
+from nhwc.errors import ModelError, VariantError
 from nhwc.recorder.run import first_line
 from nhwc.variants import Setup, prepare
 from nhwc.variants.steps import guarded
@@ -87,6 +87,8 @@ def run(
     watch: makes a context around the step from the copy, inside ``modes``. Raises StepError where the step raises.
     """
     setup = prepare(spec, subject.model, subject.inputs, subject.keywords, subject.device, subject.optimizer)
+    if subject.train and setup.only_inference:
+        raise VariantError(setup.only_inference)
     setup.model.train(subject.train)
     if double:
         to_double(setup)

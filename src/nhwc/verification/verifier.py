@@ -75,7 +75,8 @@ class Verifier:
         if self._contiguous.unsteady:
             return VariantProof(spec, spec, Outcome.NOT_COMPARABLE, self._contiguous.unsteady)
         parts = parse(spec, self.subject.device)
-        compiled = any(part.kind is Kind.COMPILATION for part in parts)
+        # what a part calls in the model's place has no operators and modules to compare
+        compiled = any(part.kind is Kind.COMPILATION or part.alone for part in parts)
         if compiled and self._contiguous.tape.draws:
             reason = "a compiled model draws its own random numbers, which cannot be replayed"
             return VariantProof(spec, spec, Outcome.NOT_COMPARABLE, reason)
@@ -122,6 +123,8 @@ class Verifier:
         reason = f"{worst.title}: {worst.reason}"
         if len(failed) > 1:
             reason += f"; {len(failed)} of {len(judged)} results differ"
+        if any(part.alone for part in parse(spec)):
+            return VariantProof(spec, spec, Outcome.DIVERGED, reason, judged)
         eager = "+".join(part.name for part in parse(spec) if part.kind is not Kind.COMPILATION)
         if compiled and not self._fails_too(eager, base):
             divergence = Divergence(

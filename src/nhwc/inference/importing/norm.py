@@ -41,7 +41,7 @@ def _batch_norm(build: Builder, node: FxNode, given: Mapping[str, Any]) -> Value
 
 @importer("aten._native_batch_norm_legit_no_training.default")
 def _batch_norm_core(build: Builder, node: FxNode, given: Mapping[str, Any]) -> list[Any] | None:
-    if any(user.args[1] != 0 for user in node.users):
+    if any(user.args[1] != 0 and user.users for user in node.users):
         return None
     normalized = _batch_norm(build, _first(node), {**given, "training": False})
     return None if normalized is None else [normalized, None, None]

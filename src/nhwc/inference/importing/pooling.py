@@ -54,7 +54,7 @@ def _adaptive_average(build: Builder, node: FxNode, given: Mapping[str, Any]) ->
 
 @importer("aten.adaptive_max_pool2d.default", "aten.adaptive_max_pool3d.default")
 def _adaptive_maximum(build: Builder, node: FxNode, given: Mapping[str, Any]) -> list[Value | None] | None:
-    if any(user.args[1] != 0 for user in node.users):
+    if any(user.args[1] != 0 and user.users for user in node.users):
         return None  # the indices are wanted
     pooled = _adaptive(build, node, given, "maximum", tuple(node.meta["val"][0].shape))
     return None if pooled is None else [pooled, None]
@@ -67,7 +67,7 @@ def _adaptive(
     kind: Literal["maximum", "average"],
     shape: tuple[int, ...] | None = None,
 ) -> Value | None:
-    x = given["self"]
+    x: Value = given["self"]
     if not _pictures(x, _spatial(node)):
         return None
     shape = shape or tuple(node.meta["val"].shape)

@@ -26,14 +26,14 @@ _SAME = (
 
 
 @importer(*_SAME)
-def _same(build: Builder, node: FxNode, given: Mapping[str, Any]) -> Value | None:
-    x = given["self"] if "self" in given else given["input"]
+def _same(_build: Builder, _node: FxNode, given: Mapping[str, Any]) -> Value | None:
+    x: Value = given["self"] if "self" in given else given["input"]
     return None if given.get("train", False) else x
 
 
 @importer("aten.to.dtype", "aten.to.dtype_layout", "aten._to_copy.default", "aten.type_as.default")
-def _converted(build: Builder, node: FxNode, given: Mapping[str, Any]) -> Value | None:
-    x = given["self"]
+def _converted(_build: Builder, node: FxNode, given: Mapping[str, Any]) -> Value | None:
+    x: Value = given["self"]
     return x if x.dtype == node.meta["val"].dtype else None
 
 
@@ -61,7 +61,7 @@ _STRIDED = (
 
 @importer(*_STRIDED)
 def _strided(build: Builder, node: FxNode, given: Mapping[str, Any]) -> Value | None:
-    x = given["self"]
+    x: Value = given["self"]
     if not x.is_placed:
         return None
     shape = tuple(node.meta["val"].shape)
@@ -87,14 +87,14 @@ def _permutation(node: FxNode, rank: int) -> tuple[int, ...]:
 def _call(node: FxNode) -> Callable[[torch.Tensor], torch.Tensor]:
     target, rest, keywords = node.target, node.args[1:], dict(node.kwargs)
     assert callable(target)
-    return lambda tensor: target(tensor, *rest, **keywords)  # type: ignore[no-any-return]
+    return lambda tensor: target(tensor, *rest, **keywords)
 
 
 @importer(
     "aten.chunk.default", "aten.split.Tensor", "aten.split_with_sizes.default", "aten.unbind.int", "aten.split.sizes"
 )
 def _parts(build: Builder, node: FxNode, given: Mapping[str, Any]) -> list[Value] | None:
-    x = given["self"]
+    x: Value = given["self"]
     if not x.is_placed:
         return None
     whole, kind = _call(node), str(node.target).split(".")[1]
@@ -116,7 +116,8 @@ def _parts(build: Builder, node: FxNode, given: Mapping[str, Any]) -> list[Value
     "aten.reshape_as.default",
 )
 def _reshaped(build: Builder, node: FxNode, given: Mapping[str, Any]) -> Value | None:
-    x, shape = given["self"], tuple(node.meta["val"].shape)
+    x: Value = given["self"]
+    shape = tuple(node.meta["val"].shape)
     if not x.is_placed:
         return None
     if shape == x.sizes:
@@ -135,7 +136,9 @@ def _joined(build: Builder, node: FxNode, given: Mapping[str, Any]) -> Value | N
     if not all(isinstance(each, Value) and each.is_placed for each in values):
         return None
     rank = len(node.meta["val"].shape)
-    full = [each for each in values if each.sizes != (0,)]  # torch lets an empty list of numbers join anything
+    full: list[Value] = [
+        each for each in values if each.sizes != (0,)
+    ]  # torch lets an empty list of numbers join anything
     if len(full) == 1:
         return full[0]
     return build.emit(Join(given["dim"] % rank), full, node)
@@ -147,21 +150,57 @@ def _stacked(build: Builder, node: FxNode, given: Mapping[str, Any]) -> Value | 
     if not all(isinstance(each, Value) and each.is_placed for each in values):
         return None
     dim = given["dim"] % len(node.meta["val"].shape)
-    shape = values[0].sizes[:dim] + (1,) + values[0].sizes[dim:]
+    shape = (*values[0].sizes[:dim], 1, *values[0].sizes[dim:])
     apart = [build.emit(reshaping(shape), [each], node, shape) for each in values]
     return build.emit(Join(dim), apart, node)
 
 
 @importer("aten.pad.default", "aten.constant_pad_nd.default")
 def _padded(build: Builder, node: FxNode, given: Mapping[str, Any]) -> Value | None:
-    x, numbers = given["self"], given["pad"]
+    x: Value = given["self"]
+    numbers = given["pad"]
     if not x.is_placed or given.get("mode", "constant") != "constant" or min(numbers, default=0) < 0:
         return None
     if not any(numbers):
         return x
     rank = len(x.sizes)
-    if rank not in {4, 5} or len(numbers) > 2 * (rank - 2):
+    if rank not in {4, 5}:
         return None
     pairs = [(numbers[2 * i], numbers[2 * i + 1]) for i in range(len(numbers) // 2)][::-1]
-    around = ((0, 0),) * (rank - 2 - len(pairs)) + tuple(pairs)
-    return build.emit(Copy(around, float(given.get("value") or 0.0)), [x], node)
+    by_dim = [(0, 0)] * (rank - len(pairs)) + pairs
+    value = float(given.get("value") or 0.0)
+    if not any(by_dim[0] + by_dim[1]):
+        return build.emit(Copy(tuple(by_dim[2:]), value), [x], node)
+    if any(by_dim[0] + by_dim[-1]):
+        return None
+    return _padded_in_the_middle(build, node, x, Copy(tuple(by_dim[1:-1]), value))
+
+
+def _padded_in_the_middle(build: Builder, node: FxNode, x: Value, work: Copy) -> Value:
+    """Padding of (N, *spatial, C): of a view as (N, C, *spatial)."""
+    rank = len(x.sizes)
+    order, back = (0, rank - 1, *range(1, rank - 1)), (0, *range(2, rank), 1)
+    shape = tuple(node.meta["val"].shape)
+    turned = build.emit(View.permuting(order), [x], node, tuple(x.sizes[dim] for dim in order))
+    padded = build.emit(work, [turned], node, tuple(shape[dim] for dim in order))
+    return build.emit(View.permuting(back), [padded], node)
+
+
+@importer("aten.roll.default")
+def _rolled(build: Builder, node: FxNode, given: Mapping[str, Any]) -> Value | None:
+    x: Value = given["self"]
+    if not x.is_placed or not given["dims"]:
+        return None
+    for shift, dim in zip(given["shifts"], given["dims"], strict=True):
+        size = x.sizes[dim]
+        start = size - shift % size if size else 0
+        if start != size:
+            parts = [_cut(build, node, x, dim, *ends) for ends in ((start, size), (0, start))]
+            x = build.emit(Join(dim % len(x.sizes)), parts, node)
+    return x
+
+
+def _cut(build: Builder, node: FxNode, x: Value, dim: int, start: int, end: int) -> Value:
+    shape = list(x.sizes)
+    shape[dim] = end - start
+    return build.emit(View(lambda each: each.narrow(dim, start, end - start), "slice"), [x], node, tuple(shape))

@@ -39,7 +39,8 @@ def _is_mergeable(maker: Node, node: Node) -> bool:
 
 def _merged(maker: Node, node: Node, position: int) -> tuple[Elementwise, list[Value]] | None:
     """The maker's terms, then the node's, which read the maker's last one where they read its value."""
-    assert isinstance(maker.work, Elementwise) and isinstance(node.work, Elementwise)
+    assert isinstance(maker.work, Elementwise)
+    assert isinstance(node.work, Elementwise)
     inputs = [value for place, value in enumerate(node.inputs) if place != position]
     inputs += [value for value in maker.inputs if value not in inputs]
     terms = [_indexed(term, maker.inputs, inputs) for term in maker.work.terms]

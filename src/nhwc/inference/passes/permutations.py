@@ -10,21 +10,21 @@ from nhwc.inference.operations import Elementwise
 
 def sink(graph: Graph) -> None:
     """pointwise(permute(x), y) becomes permute(pointwise(x, back(y))), again and again; permute(back(x)) becomes x."""
-    for _ in range(len(graph.nodes)):
-        if not _sunk(graph):
-            break
+    backs: set[Value] = set()  # of the other operands: moved as well, they would undo what is won
+    while _sunk(graph, backs):
+        pass
     _cancel(graph)
 
 
-def _sunk(graph: Graph) -> bool:
+def _sunk(graph: Graph, backs: set[Value]) -> bool:
     users = graph.users()
     for node in graph.nodes:
         view = node.work
-        if not isinstance(view, View) or view.permutation is None:
+        if not isinstance(view, View) or view.permutation is None or node.output in backs:
             continue
         user = graph.single_user(node.output, users)
         if user is not None and _is_movable(user, node.output):
-            _exchange(graph, node, view.permutation, user)
+            backs |= _exchange(graph, node, view.permutation, user)
             return True
     return False
 
@@ -36,7 +36,8 @@ def _is_movable(user: Node, permuted: Value) -> bool:
     return all(len(each.sizes) == rank or each.constant is not None for each in user.inputs)
 
 
-def _exchange(graph: Graph, node: Node, permutation: tuple[int, ...], user: Node) -> None:
+def _exchange(graph: Graph, node: Node, permutation: tuple[int, ...], user: Node) -> set[Value]:
+    """Let the permutation follow its user; the values of the views that the user's other operands got."""
     back = inverse(permutation)
     before: list[Node] = []
     inputs = []
@@ -60,6 +61,7 @@ def _exchange(graph: Graph, node: Node, permutation: tuple[int, ...], user: Node
     place = graph.nodes.index(user)
     graph.nodes[place : place + 1] = [*before, user, after]
     graph.nodes.remove(node)
+    return {each.output for each in before}
 
 
 def inverse(permutation: tuple[int, ...]) -> tuple[int, ...]:
@@ -77,7 +79,8 @@ def _cancel(graph: Graph) -> None:
         source = producers.get(node.inputs[0]) if isinstance(node.work, View) and node.work.permutation else None
         if source is None or not isinstance(source.work, View) or source.work.permutation is None:
             continue
-        assert isinstance(node.work, View) and node.work.permutation is not None
+        assert isinstance(node.work, View)
+        assert node.work.permutation is not None
         both = tuple(source.work.permutation[dim] for dim in node.work.permutation)
         if both == tuple(range(len(both))):
             graph.replace(node.output, source.inputs[0])

@@ -16,10 +16,10 @@ from nhwc.inference.steps.products import (
     Blocking,
     Extent,
     Window,
+    adds_alike,
     are_rows,
     blockings,
     product_step,
-    spatial,
     table_bytes,
 )
 from nhwc.inference.steps.registry import Candidate, Request, algorithm
@@ -33,7 +33,7 @@ def direct(request: Request) -> Iterator[Candidate]:
     """conv_direct in a few tiles and blockings: any kernel, stride, dilation, padding and groups."""
     conv = request.operation
     assert isinstance(conv, Convolution)
-    if conv.transposed or not are_rows(request.inputs[0], request.output, request.addend) or not _adds_alike(request):
+    if conv.transposed or not are_rows(request.inputs[0], request.output, request.addend) or not adds_alike(request):
         return
     merged = _merged_groups(conv)
     for blocking in blockings(_extent(request, merged), request.threads):
@@ -46,7 +46,7 @@ def stem(request: Request) -> Iterator[Candidate]:
     conv = request.operation
     assert isinstance(conv, Convolution)
     few = request.inputs[0].shape[1] <= _STEM_CHANNELS and conv.groups == 1 and conv.dilation[-1] == 1
-    if conv.transposed or not few or not are_rows(request.output, request.addend) or not _adds_alike(request):
+    if conv.transposed or not few or not are_rows(request.output, request.addend) or not adds_alike(request):
         return
     width = max(1, request.output.shape[-1])
     shapes = {each.vectors: each for each in blockings(_extent(request, conv), 1)}
@@ -55,10 +55,6 @@ def stem(request: Request) -> Iterator[Candidate]:
             cut = replace(blocking, rows=lines * width)
             label = f"stem {cut.tall}x{cut.vectors}, {lines} lines"
             yield Candidate(label, partial(_build_stem, request, conv, cut, lines, label))
-
-
-def _adds_alike(request: Request) -> bool:
-    return request.addend is None or request.addend.shape == request.output.shape
 
 
 def _extent(request: Request, conv: Convolution) -> Extent:
@@ -71,18 +67,11 @@ def _extent(request: Request, conv: Convolution) -> Extent:
     )
 
 
-def _window(conv: Convolution) -> Window:
-    return Window(
-        spatial(conv.weight.shape[2:], 1),
-        spatial(conv.stride, 1),
-        spatial(conv.dilation, 1),
-        spatial(conv.padding, 0),
-    )
-
-
 def matrices(weight: torch.Tensor, groups: int) -> torch.Tensor:
     """(K, C / groups, *kernel) as (groups, taps x channels, columns)."""
-    return weight.detach().float().flatten(2).unflatten(0, (groups, -1)).permute(0, 3, 2, 1).flatten(1, 2)
+    outputs, channels = weight.shape[:2]
+    parts = weight.detach().float().reshape(groups, outputs // groups, channels, -1)
+    return parts.permute(0, 3, 2, 1).flatten(1, 2)
 
 
 def _merged_groups(conv: Convolution) -> Convolution:
@@ -94,17 +83,17 @@ def _merged_groups(conv: Convolution) -> Convolution:
     together = max((m for m in range(1, lanes() // columns + 1) if conv.groups % m == 0), default=1)
     if together == 1:
         return conv
-    parts = conv.weight.detach().unflatten(0, (conv.groups // together, together, columns))
-    merged = parts.new_zeros(*parts.shape[:3], together, *parts.shape[3:])
+    kernel, groups = conv.weight.shape[2:], conv.groups // together
+    parts = conv.weight.detach().reshape(groups, together, columns, channels, *kernel)
+    merged = parts.new_zeros(groups, together, columns, together, channels, *kernel)
     for i in range(together):
         merged[:, i, :, i] = parts[:, i]
-    weight = merged.flatten(0, 2).flatten(1, 2)
-    assert weight.shape[1] == channels * together
-    return Convolution(weight, conv.bias, conv.stride, conv.padding, conv.dilation, conv.groups // together)
+    weight = merged.reshape(groups * together * columns, together * channels, *kernel)
+    return Convolution(weight, conv.bias, conv.stride, conv.padding, conv.dilation, groups)
 
 
 def _build_direct(request: Request, conv: Convolution, blocking: Blocking) -> Step:
-    window = _window(conv)
+    window = Window.of(conv)
     weight = packed(matrices(conv.weight, conv.groups), blocking.vectors, request.inputs[0].shape[1])
     scratch = request.threads * table_bytes(window.taps, blocking.rows)
     label = f"direct {blocking.label}"
@@ -112,7 +101,7 @@ def _build_direct(request: Request, conv: Convolution, blocking: Blocking) -> St
 
 
 def _build_stem(request: Request, conv: Convolution, blocking: Blocking, lines: int, label: str) -> Step:
-    window = _window(conv)
+    window = Window.of(conv)
     channels, (depth, height, width) = request.inputs[0].shape[1], window.kernel
     rows = (lines - 1) * window.stride[1] + (height - 1) * window.dilation[1] + 1
     places = (request.output.shape[-1] - 1) * window.stride[2] + width

@@ -1,0 +1,60 @@
+"""Makes an engine: captures the model for each set of shapes, chooses algorithms, and compares with float64."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+
+from nhwc.inference.buckets import resized
+from nhwc.inference.choosing import Chooser, Progress
+from nhwc.inference.contents import Contents, Origin
+from nhwc.inference.measurements import Measurements, folder
+from nhwc.inference.numerics import settle
+from nhwc.inference.specialization import Specialization
+
+
+@dataclass(frozen=True)
+class Wishes:
+    """exact: no algorithm that changes the rounding of single products. budget_s: for timing algorithms. threads: how
+    many it is tuned for, by default as many as torch has. shapes: further example arguments, a sequence for each.
+    batches: batch sizes besides the example's.
+    """
+
+    exact: bool = False
+    budget_s: float = 15.0
+    threads: int | None = None
+    shapes: Sequence[Sequence[Any]] = ()
+    batches: Sequence[int] = ()
+
+
+def contents_for(
+    model: torch.nn.Module,
+    args: Sequence[Any],
+    kwargs: Mapping[str, Any],
+    wishes: Wishes,
+    target: str,
+    origin: Origin,
+    progress: Progress,
+) -> Contents:
+    """What an engine of the model runs. Raises EngineError for a model that cannot be captured."""
+    chooser = chooser_for(origin.processor, wishes.budget_s)
+    count = wishes.threads or torch.get_num_threads()
+
+    def built(arguments: Sequence[Any], keywords: Mapping[str, Any]) -> Specialization:
+        made = Specialization(model, arguments, keywords, chooser, wishes.exact, progress)
+        made.ready(count)
+        return made
+
+    made = tuple(built(each, kwargs) for each in (tuple(args), *map(tuple, wishes.shapes)))
+    accuracy = settle(made[0], model, args, kwargs, count, progress)
+    buckets = tuple(built(*resized((args, kwargs), batch)) for batch in sorted(set(wishes.batches)))
+    chooser.measured.save()
+    return Contents(made, buckets, accuracy, target or type(model).__name__, origin)
+
+
+def chooser_for(processor: str, budget_s: float) -> Chooser:
+    """A chooser that knows what earlier engines measured on this machine."""
+    return Chooser(Measurements(processor, folder()), budget_s)

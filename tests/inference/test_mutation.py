@@ -1,0 +1,55 @@
+"""In place operators: the result is eager's whatever they write, and inputs are never written."""
+
+from collections.abc import Callable
+
+import pytest
+import torch
+from inference.engines import fast, kinds_of
+from inference.importing.test_operators import Of
+
+
+def through_a_view(x: torch.Tensor) -> torch.Tensor:
+    y = x * 2
+    y[:, :2].add_(1)
+    return y + 1
+
+
+def read_by_another_name(x: torch.Tensor) -> torch.Tensor:
+    y = x + 1
+    flat = y.view(-1)
+    y.relu_()
+    return flat * 2
+
+
+def into_constants(x: torch.Tensor) -> torch.Tensor:
+    mask = torch.zeros(4, 4)
+    mask[1:3] = 5
+    return x + mask
+
+
+def into_what_dropout_returned(x: torch.Tensor) -> torch.Tensor:
+    y = x + 1
+    torch.nn.functional.dropout(y, training=False).mul_(3)
+    return y
+
+
+def input_itself(x: torch.Tensor) -> torch.Tensor:
+    return torch.relu_(x) + 1
+
+
+CASES = [through_a_view, read_by_another_name, into_constants, into_what_dropout_returned, input_itself]
+
+
+@pytest.mark.parametrize("function", CASES, ids=lambda each: each.__name__)
+def test_results_are_eagers(function: Callable[[torch.Tensor], torch.Tensor]) -> None:
+    x = torch.randn(2, 4, 4, 4, generator=torch.Generator().manual_seed(3))
+    engine = fast(Of(function), x.clone())
+    given = x.clone()
+    result = engine(given)
+    assert torch.equal(given, x)
+    torch.testing.assert_close(result, function(x.clone()))
+
+
+def test_the_quick_way_suffices_for_layers_in_place() -> None:
+    model = torch.nn.Sequential(torch.nn.Conv2d(3, 4, 1), torch.nn.ReLU(inplace=True)).eval()
+    assert kinds_of(model, torch.randn(1, 3, 4, 4)) == {"Convolution": 1}

@@ -1,0 +1,83 @@
+"""Inexact algorithms are given up, the worst first, until the error is within its bound."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+
+import pytest
+import torch
+from inference.engines import specialized
+from torch import nn
+
+from nhwc.inference.numerics import settle
+from nhwc.inference.operations import Convolution
+from nhwc.inference.steps import registry
+from nhwc.inference.steps.registry import Candidate, Request
+
+X = torch.randn(1, 8, 10, 10, generator=torch.Generator().manual_seed(5))
+
+
+@pytest.fixture
+def rough(monkeypatch: pytest.MonkeyPatch) -> dict[int, float]:
+    """Input channels → the relative error of a made-up algorithm that takes such convolutions, first in line."""
+    wanted: dict[int, float] = {}
+    known = list(registry._ALGORITHMS[Convolution])
+
+    def algorithm(request: Request) -> Iterator[Candidate]:
+        error = wanted.get(request.inputs[0].shape[1])
+        if error is None or request.exact:
+            return
+        conv = request.operation
+        assert isinstance(conv, Convolution)
+        wrong = replace(request, operation=replace(conv, weight=conv.weight * (1 + error)))
+        inner = [each for function in known for each in function(wrong)]
+        if inner:  # not for an input as NCHW, which none of them reads
+            yield Candidate("rough", inner[0].build)
+
+    monkeypatch.setitem(registry._ALGORITHMS, Convolution, [algorithm, *known])
+    return wanted
+
+
+def net() -> nn.Module:
+    torch.manual_seed(6)
+    return nn.Sequential(nn.Conv2d(8, 12, 3), nn.Conv2d(12, 16, 3), nn.Conv2d(16, 4, 3)).eval()
+
+
+def test_a_good_engine_keeps_its_algorithms(rough: dict[int, float]) -> None:
+    rough[12] = 1e-9
+    model = net()
+    made = specialized(model, X)
+    accuracy = settle(made, model, (X,), {}, torch.get_num_threads(), lambda *_: None)
+    assert accuracy.holds
+    assert accuracy.switched_off == ()
+    assert "rough" in {each.label for each in made.plans[torch.get_num_threads()].choices.values()}
+
+
+def test_the_worst_layer_is_given_up_and_the_others_stay(rough: dict[int, float]) -> None:
+    rough.update({8: 1e-9, 12: 1e-3, 16: 1e-9})
+    model = net()
+    made = specialized(model, X)
+    accuracy = settle(made, model, (X,), {}, torch.get_num_threads(), lambda *_: None)
+    assert accuracy.switched_off == ("1",)
+    assert accuracy.holds
+    labels = [each.label for each in made.plans[torch.get_num_threads()].choices.values()]
+    assert labels.count("rough") == 2
+
+
+def test_exact_never_uses_them(rough: dict[int, float]) -> None:
+    rough[12] = 1e-3
+    made = specialized(net(), X, exact=True)
+    assert "rough" not in {each.label for each in made.plans[torch.get_num_threads()].choices.values()}
+
+
+class Float32Only(nn.Module):
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return x @ torch.eye(10)
+
+
+def test_a_model_that_has_no_float64_says_so() -> None:
+    model = Float32Only().eval()
+    accuracy = settle(specialized(model, X), model, (X,), {}, torch.get_num_threads(), lambda *_: None)
+    assert "does not run in float64" in accuracy.reason
+    assert not accuracy.holds
