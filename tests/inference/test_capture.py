@@ -28,9 +28,10 @@ class Counting(torch.nn.Module):
         return x + self.calls
 
 
-def test_a_branch_on_data_is_named_with_its_line() -> None:
+def test_a_branch_on_data_is_named_with_its_line(capfd: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(EngineError, match=r"torch\.export cannot take the model at .*test_capture\.py:15 in forward"):
         graph_of(Branching().eval(), (torch.randn(3),), {})
+    assert "def forward" not in capfd.readouterr().err
 
 
 def test_training_mode_is_refused_by_name() -> None:

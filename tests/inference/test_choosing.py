@@ -12,7 +12,7 @@ import torch
 from nhwc.inference import choosing
 from nhwc.inference.choosing import Chooser, request_key
 from nhwc.inference.measurements import Measurements
-from nhwc.inference.native import Placed, Step
+from nhwc.inference.native import Placed, Ref, Step
 from nhwc.inference.operations import Convolution, Copy, Linear
 from nhwc.inference.steps.registry import Candidate, Request
 
@@ -36,7 +36,7 @@ class Candidates:
     def __call__(self, *labels: str) -> list[Candidate]:
         def build(label: str) -> Step:
             self.built.append(label)
-            return Step("copy", ctypes.Structure(), label)
+            return Step("copy", Ref(), label)
 
         return [Candidate(label, lambda label=label: build(label)) for label in labels]  # type: ignore[misc]
 

@@ -11,7 +11,7 @@ from inference.engines import assert_right, specialized
 from inference.passes.test_passes import Function
 from torch import nn
 
-X = torch.randn(2, 8, 6, 5, generator=torch.Generator().manual_seed(7))
+X = torch.randn(2, 8, 6, 5, generator=torch.Generator().manual_seed(7)).contiguous(memory_format=torch.channels_last)
 
 
 def operations(model: nn.Module) -> Counter[str]:

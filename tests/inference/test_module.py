@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import os
 import threading
+import time
 import warnings
+from pathlib import Path
 
 import pytest
 import torch
@@ -164,3 +167,60 @@ def test_the_engine_has_no_parameters_of_its_own() -> None:
     engine = fast(model(), picture())
     assert list(engine.parameters()) == []
     assert engine.state_dict() == {}
+
+
+class Pictures(torch.utils.data.Dataset[torch.Tensor]):
+    """What an engine makes of pictures, in the process that loads them."""
+
+    def __init__(self, engine: nn.Module, pictures: torch.Tensor) -> None:
+        self.engine, self.pictures = engine, pictures
+
+    def __len__(self) -> int:
+        return len(self.pictures)
+
+    def __getitem__(self, index: int) -> torch.Tensor:
+        result: torch.Tensor = self.engine(self.pictures[index])
+        return result
+
+
+def test_in_the_workers_of_a_loader() -> None:
+    net, pictures = model(), torch.randn(4, 2, 3, 12, 10)
+    engine = fast(net, pictures[0])
+    engine(pictures[0])
+    loader = torch.utils.data.DataLoader(Pictures(engine, pictures), num_workers=1, multiprocessing_context="fork")
+    with torch.no_grad():
+        for x, (result,) in zip(pictures, loader, strict=True):
+            torch.testing.assert_close(result, net(x))
+
+
+@pytest.mark.slow
+def test_memory_does_not_grow() -> None:
+    engine, x = fast(model(), picture()), picture()
+    sizes = []
+    for _ in range(3):
+        for _ in range(5000):
+            engine(x)
+        pages = int(Path("/proc/self/statm").read_text().split()[1])
+        sizes.append(pages * os.sysconf("SC_PAGE_SIZE"))
+    assert sizes[-1] - sizes[0] < 4_000_000
+
+
+@pytest.mark.slow
+def test_sixteen_threads_for_a_minute() -> None:
+    net = model()
+    engine, wrong, end = fast(net, picture()), [], time.monotonic() + 60
+
+    def work(seed: int) -> None:
+        x = torch.randn(2, 3, 12, 10, generator=torch.Generator().manual_seed(seed))
+        with torch.no_grad():
+            expected = net(x)
+            while time.monotonic() < end:
+                if not torch.allclose(engine(x), expected, atol=1e-5):
+                    wrong.append(seed)
+
+    threads = [threading.Thread(target=work, args=(seed,)) for seed in range(16)]
+    for each in threads:
+        each.start()
+    for each in threads:
+        each.join()
+    assert wrong == []

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import warnings
 
 import pytest
@@ -20,7 +21,7 @@ LARGE_INPUTS = {"vit": 224, "inception": 96, "swin": 64, "maxvit": 224, "alexnet
 def built(name: str) -> tuple[nn.Module, torch.Tensor]:
     torch.manual_seed(9)
     builder = torchvision.models.get_model_builder(name)
-    weights = {} if "weights_backbone" not in builder.__kwdefaults__ else {"weights_backbone": None}
+    weights = {"weights_backbone": None} if "weights_backbone" in inspect.signature(builder).parameters else {}
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         model = with_statistics(builder(weights=None, **weights))

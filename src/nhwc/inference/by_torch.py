@@ -14,6 +14,7 @@ from nhwc.inference.operations import (
     Copy,
     Elementwise,
     Fused,
+    InvertedResidual,
     Linear,
     Mean,
     Normalization,
@@ -82,6 +83,8 @@ def _plain(work: Operation, inputs: Sequence[torch.Tensor], shape: tuple[int, ..
             options = (list(work.stride), list(work.padding), list(work.dilation), work.transposed, list(extra))
             weight, bias = work.weight.to(x.dtype), _as(work.bias, x)
             return torch.ops.aten.convolution(x, weight, bias, *options, work.groups)  # type: ignore[no-any-return]
+        case InvertedResidual():
+            return _block(work, x)
         case Linear():
             return F.linear(x, work.weight.to(x.dtype), _as(work.bias, x))
         case Pool():
@@ -104,6 +107,13 @@ def _plain(work: Operation, inputs: Sequence[torch.Tensor], shape: tuple[int, ..
         case Copy():
             pairs = [size for pair in reversed(work.padding) for size in pair]
             return F.pad(x, pairs, value=work.value) if any(pairs) else x
+
+
+def _block(work: InvertedResidual, x: torch.Tensor) -> torch.Tensor:
+    works = [each for each in (work.expand, work.depthwise, work.project) if each is not None]
+    for each, fused in zip(works, (*work.inner, Fused()), strict=True):
+        x = activated(_plain(each, [x], (), None), fused.activation, fused.lo, fused.hi, fused.slope)
+    return x
 
 
 def _as(constant: torch.Tensor | None, like: torch.Tensor) -> torch.Tensor | None:

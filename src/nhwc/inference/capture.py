@@ -21,9 +21,9 @@ class Captured:
     """nodes: the operators in order. constants: of parameters, buffers and lifted tensors, by placeholder.
 
     They are copies: what becomes of the model afterwards is seen by refreshing alone. owned: placeholders among them
-    whose tensors belong to the model. names: of those, in the model. root: what the nodes belong to. arguments: one entry per flattened
-    argument: the placeholder of a tensor, or None for a Python value, which ``fixed`` holds. outputs: per flattened
-    output a node or a Python value.
+    whose tensors belong to the model. names: of those, in the model. root: what the nodes belong to. arguments: one
+    entry per flattened argument: the placeholder of a tensor, or None for a Python value, which ``fixed`` holds.
+    outputs: per flattened output a node or a Python value.
     """
 
     nodes: tuple[FxNode, ...]

@@ -71,6 +71,20 @@ class Chooser:
         step = built.get(label) or next(each for each in found if each.label == label).build()
         return Choice(label, step, times, request.exact)
 
+    def least_ms(
+        self, request: Request, found: Sequence[Candidate], table: ctypes.Array[ctypes.c_void_p]
+    ) -> float | None:
+        """What the fastest candidate takes; None without candidates, and where the budget is spent."""
+        key = request_key(request)
+        times = self.known.get(key) or self.measured.get(key)
+        if not times and found and self.spent_s < self.budget_s:
+            start = time.perf_counter()
+            times, _ = self._timed(request, found, table)
+            self.spent_s += time.perf_counter() - start
+            self.measured.put(key, times)
+            self.known[key] = times
+        return min((times[each.label] for each in found if each.label in times), default=None) if times else None
+
     def _timed(
         self, request: Request, found: Sequence[Candidate], table: ctypes.Array[ctypes.c_void_p]
     ) -> tuple[dict[str, float], dict[str, Step]]:

@@ -12,6 +12,7 @@ from nhwc.inference.operations import (
     Convolution,
     Copy,
     Elementwise,
+    InvertedResidual,
     Linear,
     Mean,
     Normalization,
@@ -48,6 +49,8 @@ def flop_of(item: Item) -> int:
             taps = math.prod(work.weight.shape[1:])
             points = math.prod(item.inputs[0].shape) if work.transposed else size
             return 2 * points * taps
+        case InvertedResidual() as work:
+            return _block_flop(work, item)
         case Linear() as work:
             return 2 * size * work.weight.shape[1]
         case Pool() as work:
@@ -66,6 +69,16 @@ def flop_of(item: Item) -> int:
             return 0
 
 
+def _block_flop(work: InvertedResidual, item: Item) -> int:
+    assert item.output is not None
+    before, after = math.prod(item.inputs[0].shape), math.prod(item.output.shape)
+    channels, deep = work.depthwise.groups, work.depthwise.weight[0].numel()
+    total = before * channels if work.expand is not None else 0
+    points = after // item.output.shape[1] * channels if item.output.shape[1] else 0
+    total += points * deep
+    return 2 * (total + (after * channels if work.project is not None else 0))
+
+
 def bytes_of(item: Item) -> int:
     """Inputs, weights and output, each read or written once."""
     places = [*item.reads, *([] if item.output is None else [item.output])]
@@ -81,6 +94,9 @@ def _place_bytes(place: Place) -> int:
 
 
 def _weights(work: Operation) -> list[tuple[int, ...]]:
+    if isinstance(work, InvertedResidual):
+        inner = (work.expand, work.depthwise, work.project)
+        return [each for part in inner if part is not None for each in _weights(part)]
     held = [getattr(work, name, None) for name in ("weight", "bias")]
     return [tuple(each.shape) for each in held if each is not None]
 
@@ -91,6 +107,8 @@ def _plain_name(work: Operation | Call) -> str:
             return work.name
         case Convolution():
             return _convolution_name(work)
+        case InvertedResidual():
+            return f"inverted residual {_sizes(work.depthwise.weight.shape[2:])}{_strided(work.depthwise.stride)}"
         case Pool():
             return f"{work.kind} pool {_sizes(work.kernel)}{_strided(work.stride)}"
         case AdaptivePool():

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -69,7 +70,7 @@ class Engine(torch.nn.Module):
         flat, spec = pytree.tree_flatten((args, kwargs))
         found = self._specializations.get(signature_of(flat)) if spec == self._in_spec else None
         _refuse_gradients(flat)
-        with torch.no_grad(), torch.autocast("cpu", enabled=False):
+        with torch.no_grad(), _as_they_are():
             if found is not None:
                 return pytree.tree_unflatten(found(flat), found.captured.out_spec)
             buckets = self._buckets
@@ -167,6 +168,14 @@ class Engine(torch.nn.Module):
             )
         with torch.no_grad():
             return model(*args, **kwargs)
+
+
+def _as_they_are() -> AbstractContextManager[Any]:
+    """Without autocast, which would give torch's part of the work other dtypes than were planned."""
+    return torch.autocast("cpu", enabled=False) if torch.is_autocast_enabled("cpu") else _NOTHING
+
+
+_NOTHING = nullcontext()
 
 
 def _refuse_gradients(flat: Sequence[Any]) -> None:

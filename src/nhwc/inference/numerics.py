@@ -14,6 +14,7 @@ from nhwc.inference.building import inexact_items, own_error, relative_error, ru
 from nhwc.inference.choosing import Progress
 from nhwc.inference.specialization import Specialization
 
+
 def settle(
     of: Specialization,
     model: torch.nn.Module,

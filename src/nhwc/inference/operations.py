@@ -38,6 +38,20 @@ class Linear:
     bias: torch.Tensor | None
 
 
+@dataclass(frozen=True, eq=False)
+class InvertedResidual:
+    """A 1x1 convolution to many channels, a depthwise one over them, a 1x1 convolution to few, of images.
+
+    Either 1x1 convolution may be None. inner: the epilogues of all but the last that is there, without
+    addends; the request's own epilogue and addend are the last one's.
+    """
+
+    expand: Convolution | None
+    depthwise: Convolution
+    project: Convolution | None
+    inner: tuple[Fused, ...]
+
+
 @dataclass(frozen=True)
 class Pool:
     """Maximum or average over windows; ceil_mode is in the output's size already."""
@@ -129,7 +143,19 @@ class Copy:
     value: float = 0.0
 
 
-Operation = Convolution | Linear | Pool | AdaptivePool | Resample | Elementwise | Normalization | Softmax | Mean | Copy
+Operation = (
+    Convolution
+    | InvertedResidual
+    | Linear
+    | Pool
+    | AdaptivePool
+    | Resample
+    | Elementwise
+    | Normalization
+    | Softmax
+    | Mean
+    | Copy
+)
 
 
 @dataclass(frozen=True, eq=False)

@@ -87,6 +87,7 @@ class Placer:
         self.threads, self.exact = threads, exact
         self.items: list[Item] = []
         self.places: dict[Value, Place] = {}
+        self._copies: dict[tuple[Any, ...], Place] = {}
         self._parts: set[tuple[Buffer, int, Buffer, int]] = set()  # copied into joined buffers
         for value in graph.inputs:
             if value.is_placed:
@@ -129,6 +130,14 @@ class Placer:
         item.is_native = bool(steps_for(item.request(self.threads, self.exact)))
         self.items.append(item)
         return target
+
+    def _relaid(self, node: Node, source: Place, order: Order) -> Place:
+        """The values in another order, copied once for all that want them so."""
+        target = self._fresh(source.shape, order)
+        key = (source.buffer, source.offset, source.shape, source.strides, target.strides)
+        if key not in self._copies:
+            self._copies[key] = self._copied(node, source, target)
+        return self._copies[key]
 
     def _viewed(self, node: Node, view: View) -> Place:
         source = self._of(node.inputs[0])
@@ -210,9 +219,8 @@ class Placer:
         plain = tuple(self._fresh(each.shape, order) for each in item.inputs)
         moved = any(each.strides != other.strides for each, other in zip(plain, item.inputs, strict=True))
         if moved and steps_for(replace(item, inputs=plain).request(self.threads, self.exact)):
-            for source, copy in zip(item.inputs, plain, strict=True):
-                self._copied(item.node, source, copy)
-            item.inputs, item.is_native = plain, True
+            item.inputs = tuple(self._relaid(item.node, each, order) for each in item.inputs)
+            item.is_native = True
         return item.is_native
 
     def _apart(self, item: Item) -> None:
@@ -271,7 +279,7 @@ class Placer:
         if place.strides[axis] == 1 or place.shape[axis] == 1:
             return place
         order = with_axis_innermost(order_of(place.shape, place.strides), axis)
-        return self._copied(node, place, self._fresh(place.shape, order))
+        return self._relaid(node, place, order)
 
     def _reordered(self, place: Place, order: Order) -> Place:
         """A constant operand in the order of the result."""

@@ -13,7 +13,7 @@ from typing import Any
 import torch
 
 from nhwc.errors import EngineError
-from nhwc.inference import capture
+from nhwc.inference import blocks, capture
 from nhwc.inference.building import Plan, plan, runner
 from nhwc.inference.choosing import Choice, Chooser
 from nhwc.inference.graph import Graph
@@ -42,6 +42,7 @@ def refreshed(of: Specialization | Loaded, model: torch.nn.Module) -> Specializa
         graph = imported(found, found.root)
         assert graph is not None, "it was made functional when it was captured"
         simplify(graph)
+        blocks.repeat(graph, of.joined)
         _require_alike(of.graph, graph)
         nodes = dict(zip(of.graph.nodes, graph.nodes, strict=True))
         values = dict(zip(of.graph.inputs, graph.inputs, strict=True))

@@ -11,7 +11,7 @@ import torch
 from torch.utils import _pytree as pytree
 
 from nhwc.errors import EngineError
-from nhwc.inference import capture
+from nhwc.inference import blocks, capture
 from nhwc.inference.building import Plan, plan, runner
 from nhwc.inference.choosing import Chooser, Progress
 from nhwc.inference.graph import Graph, Node
@@ -83,6 +83,7 @@ class Specialization:
         self.plans: dict[int, Plan] = {}
         self.runners: dict[int, Runner] = {}
         self.learned: dict[Node, tuple[int, ...]] = {}
+        self.joined: list[tuple[int, ...]] = []
         self.build_s = time.perf_counter() - began
         self._lock = threading.Lock()
 
@@ -97,6 +98,8 @@ class Specialization:
     def _made(self, threads: int) -> Runner:
         began = time.perf_counter()
         with torch.no_grad():
+            if not self.plans:
+                self.joined = blocks.fuse(self.graph, threads, self.exact, self.chooser)
             planned = plan(self.graph, self.strides, threads, self.exact, self.learned)
             if any(not item.is_native for item in planned.placement.items) and not self.learned:
                 self.learned = learned_strides(

@@ -20,6 +20,7 @@ _OPERATIONS: dict[str, type[Any]] = {
     each.__name__: each
     for each in (
         operations.Convolution,
+        operations.InvertedResidual,
         operations.Linear,
         operations.Pool,
         operations.AdaptivePool,

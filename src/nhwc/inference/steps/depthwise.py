@@ -57,12 +57,16 @@ def _choices(request: Request, operation: Convolution) -> Iterator[tuple[int, in
     kernel = operation.weight.shape[-1]
     whole = -(-channels // PACK) * PACK
     blocks = {whole: None} if kernel == 3 else {min(whole, 32): None, whole: None}
-    registers = ((7, 2), (4, 2), (7, 1)) if operation.stride == (1, 1) else ((7, 1), (4, 1))
-    for pixels, rows in registers:
+    for pixels, rows in registers_of(operation):
         for block in blocks:
             # a few tasks for every thread, so that the last one does not keep the others waiting
             tasks = -(-4 * request.threads // max(1, batch * -(-whole // block)))
             yield pixels, rows, block, max(rows, -(-height // tasks) // rows * rows)
+
+
+def registers_of(operation: Convolution) -> tuple[tuple[int, int], ...]:
+    """(pixels, rows) that the registers may hold, likeliest first."""
+    return ((7, 2), (4, 2), (7, 1)) if operation.stride == (1, 1) else ((7, 1), (4, 1))
 
 
 def _candidate(

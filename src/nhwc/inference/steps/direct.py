@@ -16,10 +16,10 @@ from nhwc.inference.steps.products import (
     Blocking,
     Extent,
     Window,
+    adds_alike,
     are_rows,
     blockings,
     product_step,
-    spatial,
     table_bytes,
 )
 from nhwc.inference.steps.registry import Candidate, Request, algorithm
@@ -33,7 +33,7 @@ def direct(request: Request) -> Iterator[Candidate]:
     """conv_direct in a few tiles and blockings: any kernel, stride, dilation, padding and groups."""
     conv = request.operation
     assert isinstance(conv, Convolution)
-    if conv.transposed or not are_rows(request.inputs[0], request.output, request.addend) or not _adds_alike(request):
+    if conv.transposed or not are_rows(request.inputs[0], request.output, request.addend) or not adds_alike(request):
         return
     merged = _merged_groups(conv)
     for blocking in blockings(_extent(request, merged), request.threads):
@@ -46,7 +46,7 @@ def stem(request: Request) -> Iterator[Candidate]:
     conv = request.operation
     assert isinstance(conv, Convolution)
     few = request.inputs[0].shape[1] <= _STEM_CHANNELS and conv.groups == 1 and conv.dilation[-1] == 1
-    if conv.transposed or not few or not are_rows(request.output, request.addend) or not _adds_alike(request):
+    if conv.transposed or not few or not are_rows(request.output, request.addend) or not adds_alike(request):
         return
     width = max(1, request.output.shape[-1])
     shapes = {each.vectors: each for each in blockings(_extent(request, conv), 1)}
@@ -57,10 +57,6 @@ def stem(request: Request) -> Iterator[Candidate]:
             yield Candidate(label, partial(_build_stem, request, conv, cut, lines, label))
 
 
-def _adds_alike(request: Request) -> bool:
-    return request.addend is None or request.addend.shape == request.output.shape
-
-
 def _extent(request: Request, conv: Convolution) -> Extent:
     output = request.output.shape
     return Extent(
@@ -68,15 +64,6 @@ def _extent(request: Request, conv: Convolution) -> Extent:
         columns=conv.weight.shape[0] // conv.groups,
         depth=math.prod(conv.weight.shape[1:]),
         groups=conv.groups,
-    )
-
-
-def _window(conv: Convolution) -> Window:
-    return Window(
-        spatial(conv.weight.shape[2:], 1),
-        spatial(conv.stride, 1),
-        spatial(conv.dilation, 1),
-        spatial(conv.padding, 0),
     )
 
 
@@ -104,7 +91,7 @@ def _merged_groups(conv: Convolution) -> Convolution:
 
 
 def _build_direct(request: Request, conv: Convolution, blocking: Blocking) -> Step:
-    window = _window(conv)
+    window = Window.of(conv)
     weight = packed(matrices(conv.weight, conv.groups), blocking.vectors, request.inputs[0].shape[1])
     scratch = request.threads * table_bytes(window.taps, blocking.rows)
     label = f"direct {blocking.label}"
@@ -112,7 +99,7 @@ def _build_direct(request: Request, conv: Convolution, blocking: Blocking) -> St
 
 
 def _build_stem(request: Request, conv: Convolution, blocking: Blocking, lines: int, label: str) -> Step:
-    window = _window(conv)
+    window = Window.of(conv)
     channels, (depth, height, width) = request.inputs[0].shape[1], window.kernel
     rows = (lines - 1) * window.stride[1] + (height - 1) * window.dilation[1] + 1
     places = (request.output.shape[-1] - 1) * window.stride[2] + width

@@ -9,7 +9,7 @@ from functools import partial
 from nhwc.inference.native import Placed, Rows, Step
 from nhwc.inference.operations import Linear
 from nhwc.inference.steps.packing import packed
-from nhwc.inference.steps.products import Blocking, Extent, Window, blockings, product_step, table_bytes
+from nhwc.inference.steps.products import adds_alike, Blocking, Extent, Window, blockings, product_step, table_bytes
 from nhwc.inference.steps.registry import Candidate, Request, algorithm
 
 #: Dimensions before the last that the library can walk.
@@ -24,9 +24,7 @@ def linear(request: Request) -> Iterator[Candidate]:
     tensors = [each for each in (request.inputs[0], request.output, request.addend) if each is not None]
     if any(each.shape[-1] > 1 and each.strides[-1] != 1 for each in tensors):
         return
-    if len(request.output.shape) - 1 > _MOST_LEADING or (
-        request.addend and request.addend.shape != request.output.shape
-    ):
+    if len(request.output.shape) - 1 > _MOST_LEADING or not adds_alike(request):
         return
     columns, depth = operation.weight.shape
     for blocking in blockings(Extent(math.prod(request.output.shape[:-1]), columns, depth), request.threads):

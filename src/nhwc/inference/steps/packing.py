@@ -16,20 +16,29 @@ from nhwc.kernels.native import library
 
 #: Vectors of the widest panel.
 MOST_VECTORS = 4
-_lanes = library.Function("engine_lanes", "p")
+_vectors = library.Function("engine_vectors", "pp")
 
 
 @cache
+def _found() -> tuple[int, int]:
+    lanes, registers = ctypes.c_int64(), ctypes.c_int64()
+    _vectors(ctypes.addressof(lanes), ctypes.addressof(registers))
+    return lanes.value, registers.value
+
+
 def lanes() -> int:
     """Floats of one vector of the library in use: 16, 8 or 4."""
-    number = ctypes.c_int64()
-    _lanes(ctypes.addressof(number))
-    return number.value
+    return _found()[0]
+
+
+def registers() -> int:
+    """Vector registers that the library in use has: 32 or 16."""
+    return _found()[1]
 
 
 def most_rows(vectors: int) -> int:
     """Rows of the tallest tile for a panel of so many vectors, as product.h has them."""
-    tall = {16: (12, 12, 8, 6), 8: (8, 6, 4, 2)}.get(lanes(), (8, 6, 4, 2))
+    tall = (12, 12, 8, 6) if registers() == 32 else (8, 6, 4, 2)
     return tall[vectors - 1]
 
 

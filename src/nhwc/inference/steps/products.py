@@ -8,13 +8,17 @@ from dataclasses import dataclass
 import torch
 
 from nhwc.inference.native import NOTHING, Conv, Epilogue, Placed, Ref, Rows, Step
+from nhwc.inference.operations import Convolution
 from nhwc.inference.steps.packing import Panels, lanes, most_rows, padded_bias, up
 from nhwc.inference.steps.registry import Request
 
 
 @dataclass(frozen=True)
 class Blocking:
-    """vectors: of a panel. tall: rows of a tile. A task is ``rows`` pixels by ``panels`` panels, in passes of ``depth``."""
+    """How a product is cut.
+
+    vectors: of a panel. tall: rows of a tile. A task is ``rows`` pixels by ``panels`` panels, in passes of ``depth``.
+    """
 
     vectors: int
     tall: int
@@ -37,8 +41,9 @@ class Extent:
     groups: int = 1
 
 
-#: (vectors, depth, rows) of the candidates, likeliest best first.
-_SHAPES = ((4, 256, 96), (3, 256, 96), (4, 128, 96), (3, 128, 96), (2, 256, 96), (4, 512, 48))
+#: (vectors, depth, rows) of the candidates, likeliest best first. Rows beside each other share what is fetched of the
+#: weights; panels deeper than 512 rows leave the cache before the next rows use them.
+_SHAPES = ((4, 512, 96), (4, 512, 192), (4, 256, 96), (3, 512, 96), (2, 512, 96), (4, 256, 192))
 #: Tasks for each thread, where there are enough rows and panels: what is left at the end is shared out by them.
 _TASKS = 4
 
@@ -51,11 +56,11 @@ def blockings(extent: Extent, threads: int) -> Iterator[Blocking]:
         wide = panels.parts[0][1] // lanes()
         units = panels.count * extent.groups
         row_blocks = max(1, -(-extent.pixels // rows))
-        wanted = min(units, max(1, -(-_TASKS * threads // row_blocks)) if threads > 1 else 1)
+        wanted = 1 if threads == 1 else min(units, -(-_TASKS * threads // row_blocks))
         blocking = Blocking(
             vectors=wide,
             tall=most_rows(wide),
-            rows=max(1, min(rows, extent.pixels)),
+            rows=max(1, -(-extent.pixels // row_blocks)),
             panels=-(-units // wanted),
             depth=min(depth, extent.depth),
         )
@@ -67,6 +72,11 @@ def blockings(extent: Extent, threads: int) -> Iterator[Blocking]:
 def are_rows(*tensors: Placed | None) -> bool:
     """Whether the channels of each pixel lie together; the stride of a single channel does not matter."""
     return all(each is None or each.shape[1] == 1 or each.strides[1] == 1 for each in tensors)
+
+
+def adds_alike(request: Request) -> bool:
+    """Whether what the epilogue adds has the output's shape, or there is nothing to add."""
+    return request.addend is None or request.addend.shape == request.output.shape
 
 
 def spatial(numbers: Sequence[int], missing: int) -> tuple[int, int, int]:
@@ -83,6 +93,16 @@ class Window:
     stride: tuple[int, int, int] = (1, 1, 1)
     dilation: tuple[int, int, int] = (1, 1, 1)
     padding: tuple[int, int, int] = (0, 0, 0)
+
+    @classmethod
+    def of(cls, conv: Convolution) -> Window:
+        """The window of a convolution over images or volumes."""
+        return cls(
+            spatial(conv.weight.shape[2:], 1),
+            spatial(conv.stride, 1),
+            spatial(conv.dilation, 1),
+            spatial(conv.padding, 0),
+        )
 
     @property
     def taps(self) -> int:

@@ -16,10 +16,10 @@ from nhwc.inference.steps.products import (
     Blocking,
     Extent,
     Window,
+    adds_alike,
     are_rows,
     blockings,
     product_step,
-    spatial,
     table_bytes,
 )
 from nhwc.inference.steps.registry import Candidate, Request, algorithm
@@ -32,7 +32,7 @@ def transposed(request: Request) -> Iterator[Candidate]:
     assert isinstance(conv, Convolution)
     if not conv.transposed or not are_rows(request.inputs[0], request.output, request.addend):
         return
-    if request.addend is not None and request.addend.shape != request.output.shape:
+    if not adds_alike(request):
         return
     output = request.output.shape
     extent = Extent(
@@ -67,12 +67,7 @@ def _packed_phases(conv: Convolution, window: Window, vectors: int, zeros: int) 
 
 
 def _build(request: Request, conv: Convolution, blocking: Blocking) -> Step:
-    window = Window(
-        spatial(conv.weight.shape[2:], 1),
-        spatial(conv.stride, 1),
-        spatial(conv.dilation, 1),
-        spatial(conv.padding, 0),
-    )
+    window = Window.of(conv)
     return product_step(
         "conv_transposed",
         f"transposed {blocking.label}",

@@ -75,8 +75,9 @@ def transformed(weight: torch.Tensor, tile: int, groups: int) -> torch.Tensor:
     """(K, C / groups, 3, 3) as (points * groups, C / groups, K / groups), by G w G^T in float64, rounded to float32."""
     matrix = weight_matrix(tile)
     points = torch.einsum("ia,kcab,jb->ijkc", matrix, weight.double(), matrix).flatten(0, 1)
-    by_group = points.unflatten(1, (groups, -1)).transpose(2, 3)
-    return by_group.flatten(0, 1).float()
+    count, outputs, channels = points.shape
+    by_group = points.reshape(count, groups, outputs // groups, channels).transpose(2, 3)
+    return by_group.reshape(count * groups, channels, outputs // groups).float()
 
 
 @algorithm(Convolution)

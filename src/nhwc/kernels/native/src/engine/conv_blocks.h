@@ -32,6 +32,46 @@ struct Tables {
           addend(in + (taps + 1) * rows) {}
 };
 
+// Where a block of pixels [begin, end) of y goes, and its epilogue: the tables of one task filled for it.
+class Outputs {
+  public:
+    Finish finish;  // what the kernels do in registers
+
+    Outputs(const Conv& conv, const Context& context, const Tables& tables, const Rows& y, const Rows& addend,
+            int64_t begin, int64_t end)
+        : conv_(conv), context_(context), tables_(tables), rows_(end - begin) {
+        const Epilogue& epilogue = conv.epilogue;
+        const bool adds = addend.at.base >= 0, clamps = epilogue.activation == CLAMP;
+        adds_later_ = adds && !is_in_registers(epilogue) && epilogue.addend_last;
+        pixel_pointers(y, at(context, y), begin, end, tables.out);
+        if (adds) pixel_pointers<const float*>(addend, at(context, addend), begin, end, tables.addend);
+        finish.addend = adds && !adds_later_ ? tables.addend : nullptr;
+        finish.addend_last = epilogue.addend_last != 0;
+        finish.has_lo = clamps && epilogue.lo > -std::numeric_limits<double>::infinity();
+        finish.has_hi = clamps && epilogue.hi < std::numeric_limits<double>::infinity();
+        finish.bounds = bounds_of(epilogue);
+    }
+
+    // Activations that do not fit in registers, and an addend that comes after them, for columns that are stored.
+    void finish_rows(int64_t column, int64_t columns) const {
+        if (is_in_registers(conv_.epilogue)) return;
+        for (int64_t row = 0; row < rows_; ++row) {
+            float* to = tables_.out[row] + column;
+            activate(conv_.epilogue, context_, to, columns, column);
+            if (!adds_later_) continue;
+            const float* from = tables_.addend[row] + column;
+            for (int64_t i = 0; i < columns; ++i) to[i] += from[i];
+        }
+    }
+
+  private:
+    const Conv& conv_;
+    const Context& context_;
+    const Tables& tables_;
+    int64_t rows_;
+    bool adds_later_;
+};
+
 // A convolution, or one phase of a transposed one, whose rows are given by tables: its panels, weights and epilogue.
 // weight: [group][panel][tap][channel][column], channels of one run.
 class Products {
@@ -43,8 +83,7 @@ class Products {
           taps_(taps),
           channels_(channels),
           columns_(conv.y.c / conv.groups),
-          panels_(columns_, choice_.vectors),
-          bounds_(bounds_of(conv.epilogue)) {}
+          panels_(columns_, choice_.vectors) {}
 
     int64_t unit_blocks() const { return blocks_of(units(), choice_.block_panels); }
     int64_t weights() const { return conv_.groups * taps_ * channels_ * panels_.padded(); }  // floats
@@ -53,27 +92,19 @@ class Products {
     // addend: of the same pixels, or none.
     void run(const Tables& tables, const float* weight, const Rows& y, const Rows& addend, int64_t begin, int64_t end,
              int64_t unit_block) const {
-        const Epilogue& epilogue = conv_.epilogue;
-        const bool adds = addend.at.base >= 0, in_registers = is_in_registers(epilogue);
-        const bool adds_later = adds && !in_registers && epilogue.addend_last;
-        pixel_pointers(y, at(context_, y), begin, end, tables.out);
-        if (adds) pixel_pointers<const float*>(addend, at(context_, addend), begin, end, tables.addend);
+        const Outputs outputs(conv_, context_, tables, y, addend, begin, end);
         const float* bias = conv_.bias.base < 0 ? nullptr : at(context_, conv_.bias);
-        const bool clamps = epilogue.activation == CLAMP;
-        const Finish finish{adds && !adds_later ? tables.addend : nullptr, epilogue.addend_last != 0,
-                            clamps && epilogue.lo > -INFINITY, clamps && epilogue.hi < INFINITY, bounds_};
         const int64_t past = units() * (unit_block + 1) / unit_blocks();
         for (int64_t unit = units() * unit_block / unit_blocks(); unit < past;) {
             const int64_t group = unit / panels_.count, panel = unit % panels_.count;
             const int64_t count = std::min(panels_.count - panel, past - unit);
             const float* of_group = weight + group * taps_ * channels_ * panels_.padded();
-            multiply_block(
-                {tables.in, choice_.block_rows, taps_, group * channels_, channels_, of_group, bias, tables.out,
-                 group * columns_, end - begin, panel, panel + count, choice_.tall, choice_.depth_block, finish},
-                panels_);
-            const int64_t first = panels_.first(panel),
-                          width = std::min(panels_.first(panel + count), columns_) - first;
-            if (!in_registers) finish_rows(tables, adds_later, end - begin, group * columns_ + first, width);
+            multiply_block({tables.in, choice_.block_rows, taps_, group * channels_, channels_, of_group, bias,
+                            tables.out, group * columns_, end - begin, panel, panel + count, choice_.tall,
+                            choice_.depth_block, outputs.finish},
+                           panels_);
+            const int64_t first = panels_.first(panel);
+            outputs.finish_rows(group * columns_ + first, std::min(panels_.first(panel + count), columns_) - first);
             unit += count;
         }
     }
@@ -81,23 +112,11 @@ class Products {
   private:
     int64_t units() const { return panels_.count * conv_.groups; }
 
-    // Activations that do not fit in registers, and an addend that comes after them.
-    void finish_rows(const Tables& tables, bool adds, int64_t rows, int64_t column, int64_t columns) const {
-        for (int64_t row = 0; row < rows; ++row) {
-            float* to = tables.out[row] + column;
-            activate(conv_.epilogue, context_, to, columns, column);
-            if (!adds) continue;
-            const float* from = tables.addend[row] + column;
-            for (int64_t i = 0; i < columns; ++i) to[i] += from[i];
-        }
-    }
-
     const Conv& conv_;
     const Context& context_;
     const Choice& choice_;
     int64_t taps_, channels_, columns_;
     Panels panels_;
-    Bounds bounds_;
 };
 
 }  // namespace engine

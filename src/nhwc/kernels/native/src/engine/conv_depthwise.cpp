@@ -3,24 +3,16 @@
 #include <algorithm>
 
 #include "depthwise.h"
+#include "depthwise_rows.h"
 #include "late.h"
 #include "tasks.h"
 
 namespace nhwc {
 namespace engine {
-namespace {
 
 using namespace depthwise;
 
-struct Job {
-    const Conv& conv;
-    const Context& context;
-    const float *x, *weight, *bias;
-    float* y;
-    const float* addend;
-    Bounds bounds;
-    int64_t from, to;  // channels
-};
+namespace {
 
 // One block of pixels, all channels of the job.
 template <int K, int S, int P, int R, bool EDGE>
@@ -95,61 +87,47 @@ void run_rows(const Job& job, int64_t n, int64_t row) {
     }
 }
 
-// A task is a run of output rows of one picture, over one block of channels. choice: pixels, rows in registers (two
-// where they suffice), channels of a block (a multiple of PACK), rows of a task.
-template <int K, int S, int P, int R>
-void run_all(const Conv& conv, const Context& context) {
-    const int64_t channels = conv.choice[2], rows = conv.choice[3];
-    const int64_t blocks = (conv.y.c + channels - 1) / channels, runs = (conv.y.h + rows - 1) / rows;
-    tasks(context, conv.y.n * runs * blocks, [&](int64_t task, int64_t) {
-        const int64_t block = task % blocks, run = task / blocks % runs, n = task / blocks / runs;
-        const Job job{conv,
-                      context,
-                      at(context, conv.x),
-                      at(context, conv.weight),
-                      at(context, conv.bias),
-                      at(context, conv.y),
-                      conv.epilogue.addend.at.base < 0 ? nullptr : at(context, conv.epilogue.addend),
-                      bounds_of(conv.epilogue),
-                      block * channels,
-                      std::min(conv.y.c, (block + 1) * channels)};
-        const int64_t end = std::min(conv.y.h, (run + 1) * rows);
-        int64_t row = run * rows;
-        if constexpr (R > 1)
-            for (; row + R <= end; row += R) run_rows<K, S, P, R>(job, n, row);
-        for (; row < end; ++row) run_rows<K, S, P, 1>(job, n, row);
-    });
-}
-
 template <int K, int S, int P>
-void with_rows(const Conv& conv, const Context& context) {
+Kernels with_rows(const Conv& conv) {
     // two rows' sums and weights, and one vector of input
     if constexpr (S == 1 && 2 * (P + K) < REGISTERS) {
-        if (conv.choice[1] == 2) return run_all<K, S, P, 2>(conv, context);
+        if (conv.choice[1] == 2) return {run_rows<K, S, P, 1>, run_rows<K, S, P, 2>};
     }
-    run_all<K, S, P, 1>(conv, context);
+    return {run_rows<K, S, P, 1>, nullptr};
 }
 
 template <int K>
-void with_kernel(const Conv& conv, const Context& context) {
+Kernels with_kernel(const Conv& conv) {
     const bool wide = conv.choice[0] == 7;
-    if (conv.stride[1] == 1)
-        wide ? with_rows<K, 1, 7>(conv, context) : with_rows<K, 1, 4>(conv, context);
-    else
-        wide ? with_rows<K, 2, 7>(conv, context) : with_rows<K, 2, 4>(conv, context);
+    if (conv.stride[1] == 1) return wide ? with_rows<K, 1, 7>(conv) : with_rows<K, 1, 4>(conv);
+    return wide ? with_rows<K, 2, 7>(conv) : with_rows<K, 2, 4>(conv);
 }
 
 }  // namespace
 
-NHWC_STEP(conv_depthwise, Conv) {
-    switch (parameters.kernel[1]) {
+Kernels depthwise::kernels_of(const Conv& conv) {
+    switch (conv.kernel[1]) {
         case 3:
-            return with_kernel<3>(parameters, context);
+            return with_kernel<3>(conv);
         case 5:
-            return with_kernel<5>(parameters, context);
+            return with_kernel<5>(conv);
         default:
-            return with_kernel<7>(parameters, context);
+            return with_kernel<7>(conv);
     }
+}
+
+// A task is a run of output rows of one picture, over one block of channels. choice: pixels, rows in registers (two
+// where they suffice), channels of a block (a multiple of PACK), rows of a task.
+NHWC_STEP(conv_depthwise, Conv) {
+    const Conv& conv = parameters;
+    const int64_t channels = conv.choice[2], rows = conv.choice[3];
+    const int64_t blocks = (conv.y.c + channels - 1) / channels, runs = (conv.y.h + rows - 1) / rows;
+    const Kernels kernels = kernels_of(conv);
+    tasks(context, conv.y.n * runs * blocks, [&](int64_t task, int64_t) {
+        const int64_t block = task % blocks, run = task / blocks % runs, n = task / blocks / runs;
+        const Job job(conv, context, block * channels, std::min(conv.y.c, (block + 1) * channels));
+        kernels.run(job, n, run * rows, std::min(conv.y.h, (run + 1) * rows));
+    });
 }
 
 }  // namespace engine

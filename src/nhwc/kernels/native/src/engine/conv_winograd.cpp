@@ -25,11 +25,11 @@ int64_t up(int64_t number, int64_t multiple) { return (number + multiple - 1) / 
 template <class F>
 struct Plan {
     static constexpr int M = F::M, N = F::N, POINTS = N * N;
-    static constexpr int64_t APART = 16;
+    static constexpr int64_t APART = 16, ROWS = 192;  // ROWS: of one product in phases
     const Conv& conv;
     const Context& context;
     Panels panels;  // of one group's columns
-    int64_t block, vectors, depth_block, chunk;
+    int64_t block, depth_block, chunk;
     int64_t depth, columns;  // of one group
     int64_t tiles_high, tiles_wide, tiles;
     int64_t v_tile, v_point, m_tile, m_point;  // strides in floats
@@ -39,7 +39,6 @@ struct Plan {
           context(context),
           panels(conv.y.c / conv.groups, conv.choice[3]),
           block(conv.choice[2]),
-          vectors(conv.choice[3]),
           depth_block(conv.choice[4]),
           chunk(conv.choice[5]),
           depth(conv.x.c / conv.groups),
@@ -49,7 +48,7 @@ struct Plan {
           tiles(conv.y.n * tiles_high * tiles_wide),
           v_tile(up(conv.x.c, APART)),
           v_point(block * v_tile + APART),
-          m_tile(conv.groups > 1 ? up(conv.y.c, APART) : up(std::min(chunk * vectors * LANES, conv.y.c), APART)),
+          m_tile(conv.groups > 1 ? up(conv.y.c, APART) : up(std::min(chunk * conv.choice[3] * LANES, conv.y.c), APART)),
           m_point(block * m_tile + APART) {}
 
     // One tile of the batch, all input channels, to `v`.
@@ -76,14 +75,42 @@ struct Plan {
         if (c < x.c) winograd::forward<F, EDGE, true>(from + c, x.sh, x.sw, inside, v + c, v_point, x.c - c);
     }
 
-    // Rows of one point times the weights of one panel of one group; `first`: the first column that m holds.
-    void multiply(int64_t point, int64_t group, int64_t panel, const float* v, float* m, int64_t rows,
-                  int64_t first) const {
-        const int64_t padded = up(columns, LANES), column = panels.first(panel);
-        const float* weight = at(context, conv.weight) + (point * conv.groups + group) * depth * padded;
-        product(v + point * v_point + group * depth, v_tile, weight + column * depth,
-                m + point * m_point + group * columns + column - first, m_tile, rows, depth,
-                std::min(panels.vectors(panel) * LANES, columns - column), panels.vectors(panel), depth_block, false);
+    const float* weight(int64_t point, int64_t group, int64_t panel) const {
+        return at(context, conv.weight) +
+               ((point * conv.groups + group) * panels.padded() + panels.first(panel)) * depth;
+    }
+
+    // Rows [0, count) of one point times the weights of one panel of one group. first: the first column that m holds.
+    // ahead: the weights that come next.
+    void multiply(int64_t point, int64_t group, int64_t panel, const float* v, float* m, int64_t count, int64_t first,
+                  const float* ahead) const {
+        const int64_t width = panels.vectors(panel) * LANES, tall = most_rows(static_cast<int>(panels.vectors(panel)));
+        const int64_t blocks = (count + tall - 1) / tall, parts = (depth + depth_block - 1) / depth_block;
+        v += point * v_point + group * depth;
+        m += point * m_point + group * columns + panels.first(panel) - first;
+        Tile tile{};
+        tile.taps = 1;
+        tile.last = panels.last(panel);
+        tile.leap = (width + blocks - 1) / blocks;
+        for (int64_t part = 0; part < parts; ++part) {
+            tile.channel = depth * part / parts;
+            tile.channels = depth * (part + 1) / parts - tile.channel;
+            tile.weight = weight(point, group, panel) + tile.channel * width;
+            tile.add = part > 0;
+            tile.ahead = part + 1 < parts ? tile.weight + tile.channels * width : ahead;
+            for (int64_t block = 0; block < blocks; ++block, tile.ahead += tile.channels * tile.leap) {
+                const int64_t row = count * block / blocks, rows = count * (block + 1) / blocks - row;
+                const float* in[most_rows(1)];
+                float* out[most_rows(1)];
+                for (int64_t i = 0; i < rows; ++i) {
+                    in[i] = v + (row + i) * v_tile;
+                    out[i] = m + (row + i) * m_tile;
+                }
+                tile.rows = in;
+                tile.out = out;
+                multiplier(rows, panels.vectors(panel))(tile);
+            }
+        }
     }
 
     // Output channels [from, to) of one tile; `m` holds them from its beginning.
@@ -145,10 +172,13 @@ struct Plan {
             for (int64_t i = 0; i < count; ++i) forward(first + i, v + i * v_tile);
             for (int64_t begin = 0; begin < panels.count; begin += chunk) {
                 const int64_t end = std::min(begin + chunk, panels.count), from = panels.first(begin);
-                for (int64_t point = 0; point < POINTS; ++point)
-                    for (int64_t group = 0; group < conv.groups; ++group)
-                        for (int64_t panel = begin; panel < end; ++panel)
-                            multiply(point, group, panel, v, m, count, from);
+                const int64_t each = conv.groups * (end - begin);
+                const auto next = [&](int64_t i) {
+                    i = std::min(i + 1, POINTS * each - 1);
+                    return weight(i / each, i % each / (end - begin), begin + i % (end - begin));
+                };
+                for (int64_t i = 0; i < POINTS * each; ++i)
+                    multiply(i / each, i % each / (end - begin), begin + i % (end - begin), v, m, count, from, next(i));
                 const int64_t to = conv.groups > 1 ? conv.y.c : std::min(columns, panels.first(end));
                 for (int64_t i = 0; i < count; ++i) inverse(first + i, m + i * m_tile, from, to);
             }
@@ -159,10 +189,15 @@ struct Plan {
         float* v = reinterpret_cast<float*>(context.scratch);
         float* m = v + POINTS * v_point;
         tasks(context, tiles, [&](int64_t tile, int64_t) { forward(tile, v + tile * v_tile); });
-        const int64_t products = conv.groups * panels.count;
-        tasks(context, POINTS * products, [&](int64_t task, int64_t) {
-            const int64_t point = task / products, rest = task % products;
-            multiply(point, rest / panels.count, rest % panels.count, v, m, tiles, 0);
+        // neighbours share the rows of one point, which stay in the cache while panels of weights go by
+        const int64_t products = conv.groups * panels.count, runs = (tiles + ROWS - 1) / ROWS;
+        tasks(context, POINTS * runs * products, [&](int64_t task, int64_t) {
+            const int64_t product = task % products, run = task / products % runs, point = task / products / runs;
+            const int64_t begin = tiles * run / runs, end = tiles * (run + 1) / runs;
+            const int64_t after = (task + 1) % products,
+                          next = std::min(point + (after == 0 && run == runs - 1), int64_t{POINTS - 1});
+            multiply(point, product / panels.count, product % panels.count, v + begin * v_tile, m + begin * m_tile,
+                     end - begin, 0, weight(next, after / panels.count, after % panels.count));
         });
         tasks(context, tiles, [&](int64_t tile, int64_t) { inverse(tile, m + tile * m_tile, 0, conv.y.c); });
     }

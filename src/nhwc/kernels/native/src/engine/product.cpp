@@ -13,6 +13,10 @@ namespace {
 // Floats of weights that stay in a core's cache beside the rows: then it is the rows that need fetching ahead.
 constexpr int64_t CACHED_WEIGHTS = 128 * 1024;
 
+// So few rows use each weight once or twice: what bounds them is how fast weights come, which are fetched so many steps
+// ahead instead.
+constexpr int FEW_ROWS = 2, FAR_AHEAD = 16;
+
 template <int MR, int NV>
 void multiply(const Tile& tile) {
     vf sums[MR][NV];
@@ -50,7 +54,7 @@ void multiply(const Tile& tile) {
             for (int j = 0; j < NV; ++j) __builtin_prefetch(finish->addend[i] + tile.column + j * LANES);
 
     const float* weight = tile.weight;
-    const float* ahead = tile.ahead;
+    const float* ahead = tile.ahead == nullptr ? weight : tile.ahead;
     const int64_t leap = tile.leap;
     const float* const* table = tile.rows;
     const int64_t channels = tile.channels;
@@ -63,7 +67,12 @@ void multiply(const Tile& tile) {
             vf w[NV];
 #pragma GCC unroll 4
             for (int j = 0; j < NV; ++j) w[j] = load(weight + j * LANES);
-            __builtin_prefetch(ahead);
+            if constexpr (MR <= FEW_ROWS) {
+#pragma GCC unroll 4
+                for (int j = 0; j < NV; ++j) __builtin_prefetch(weight + (FAR_AHEAD * NV + j) * LANES);
+            } else {
+                __builtin_prefetch(ahead);
+            }
 #pragma GCC unroll 16
             for (int i = 0; i < MR; ++i) {
                 const vf value = splat(row[i][c]);
@@ -143,7 +152,7 @@ void multiply_block(const Block& block, const Panels& panels) {
             tile.channels = channels;
             tile.bias = block.bias;
             tile.add = !is_first;
-            tile.fetches = is_first && !alone;
+            tile.fetches = is_first && !(alone && rows_ahead);
             tile.finish = is_last ? &finish : nullptr;
             for (int64_t panel = block.first_panel; panel < block.past_panel; ++panel) {
                 const int64_t vectors = panels.vectors(panel);
@@ -203,8 +212,11 @@ void product(const float* a, int64_t a_stride, const float* b, float* c, int64_t
     }
 }
 
-// Floats of one vector: weights are packed by it.
-NHWC_EXPORT(engine_lanes)(int64_t* lanes) { *lanes = LANES; }
+// Floats of one vector, by which weights are packed, and how many registers there are.
+NHWC_EXPORT(engine_vectors)(int64_t* lanes, int64_t* registers) {
+    *lanes = LANES;
+    *registers = REGISTERS;
+}
 
 }  // namespace engine
 }  // namespace nhwc

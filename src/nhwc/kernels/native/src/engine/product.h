@@ -77,7 +77,7 @@ struct Tile {
     const Finish* finish;  // null: this is not the last pass
     // What is read after this tile: one line a step is fetched, `leap` floats on each time. Without it the weights of a
     // panel come from memory in step with the first tile only, which costs a third at 7x7.
-    const float* ahead;
+    const float* ahead;  // null: nothing is
     int64_t leap;
 };
 
