@@ -60,7 +60,7 @@ def test_every_step_is_told(engine: Any) -> None:
     assert report.inputs == (((2, 3, 16, 12), "float32"),)
     assert report.accuracy is not None
     assert report.accuracy.holds
-    assert 0 < report.weight_bytes
+    assert report.weight_bytes > 0
     assert report.least_arena_bytes <= report.arena_bytes
     assert report.build_s > 0
     assert report.conditions is not None
