@@ -21,9 +21,9 @@ class Captured:
     """nodes: the operators in order. constants: of parameters, buffers and lifted tensors, by placeholder.
 
     They are copies: what becomes of the model afterwards is seen by refreshing alone. owned: placeholders among them
-    whose tensors belong to the model. names: of those, in the model. root: what the nodes belong to. arguments: per
-    flattened argument the placeholder of a tensor, or None for a Python value, which ``fixed`` holds. outputs: per
-    flattened output a node or a Python value.
+    whose tensors belong to the model. names: of those, in the model. root: what the nodes belong to. arguments: one
+    entry per flattened argument: the placeholder of a tensor, or None for a Python value, which ``fixed`` holds.
+    outputs: per flattened output a node or a Python value.
     """
 
     nodes: tuple[FxNode, ...]
@@ -54,14 +54,13 @@ def export(model: torch.nn.Module, args: Sequence[Any], kwargs: Mapping[str, Any
     Raises EngineError, which names the user's line where there is one, for what torch.export cannot take.
     """
     require_evaluation(model)
-    program: torch.export.ExportedProgram
     try:
         with torch.no_grad(), warnings.catch_warnings(), held_back():
             warnings.simplefilter("ignore")
-            program = torch.export.export(model, tuple(args), dict(kwargs), strict=False)
+            program: torch.export.ExportedProgram = torch.export.export(model, tuple(args), dict(kwargs), strict=False)
+            return program
     except Exception as error:
         raise EngineError(_reason(error)) from error
-    return program
 
 
 def functional(program: torch.export.ExportedProgram) -> torch.export.ExportedProgram:

@@ -256,7 +256,7 @@ class Named(nn.Module):
 
 def test_a_type_without_a_lasting_name_is_refused(tmp_path: Path) -> None:
     engine = nhwc.engine(Named().eval(), torch.randn(1, 3, 4, 4), budget_s=0.0)
-    with pytest.raises(EngineError, match="the model returns a type that has no name: .*topk"):
+    with pytest.raises(EngineError, match=r"the model returns a type that has no name: .*topk"):
         engine.save(tmp_path / "net.engine")
 
 

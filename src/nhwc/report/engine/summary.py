@@ -6,7 +6,16 @@ from typing import TYPE_CHECKING
 
 from nhwc.report.bench.numbers import confidence_text
 from nhwc.report.bench.rows import rows
-from nhwc.report.formatting import bytes_text, modules_text, ms_text, operator_text, percent_text, plural, shape_text, visible
+from nhwc.report.formatting import (
+    bytes_text,
+    modules_text,
+    ms_text,
+    operator_text,
+    percent_text,
+    plural,
+    shape_text,
+    visible,
+)
 
 if TYPE_CHECKING:
     from nhwc.engine_report import EngineReport, Limits, StepTiming
@@ -77,9 +86,9 @@ def benchmark_lines(report: EngineReport) -> list[str]:
 def facts(report: EngineReport) -> list[tuple[str, str]]:
     """(label, text) of what holds for the whole engine."""
     shapes = ", ".join(f"{shape_text(shape)} {dtype}" for shape, dtype in report.inputs)
-    exact = ", exact" if report.exact else ""
+    ran = f"{plural(report.threads, 'thread')}, {report.instruction_set}{', exact' if report.exact else ''}"
     found = [
-        ("target", f"{visible(report.target)} on {shapes}, {plural(report.threads, 'thread')}, {report.instruction_set}{exact}"),
+        ("target", f"{visible(report.target)} on {shapes}, {ran}"),
         ("memory", memory_text(report)),
         ("built", f"in {report.build_s:.1f} s"),
         ("limits", limits_text(report.limits)),
