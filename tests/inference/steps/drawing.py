@@ -19,6 +19,7 @@ from nhwc.inference.native import Activation, Placed
 from nhwc.inference.operations import (
     Convolution,
     Fused,
+    InvertedResidual,
     Linear,
     Operation,
 )
@@ -139,7 +140,7 @@ class Window:
 
 
 def _window(draw: random.Random, kind: str, spatial: int) -> Window:
-    """Of any kind; such as some algorithms take only: of 3x3, of few channels, of one per group."""
+    """Of any kind; such as some algorithms take only: of 3x3, of few channels, of few or one per group."""
     kernel = draw.choice([(1,) * spatial, (3,) * spatial, tuple(draw.choice([1, 2, 3, 5, 7]) for _ in range(spatial))])
     if spatial == 3:
         kernel = tuple(min(size, 3) for size in kernel)
@@ -148,6 +149,10 @@ def _window(draw: random.Random, kind: str, spatial: int) -> Window:
     padding = tuple(draw.randint(0, size // 2) for size in kernel)
     groups = draw.randint(2, 5) if kind == "grouped" else 1
     channels, results = (groups * draw.randint(1, CHANNELS // groups) for _ in range(2))
+    if kind == "narrow":
+        size = draw.choice([2, 4, 8, 16])
+        groups = draw.randint(1, CHANNELS // size)
+        channels = results = groups * size
     if kind == "winograd":
         return Window((3,) * spatial, (1,) * spatial, (1,) * spatial, (1,) * spatial, 1, channels, results)
     if kind == "square":
@@ -164,7 +169,7 @@ def _window(draw: random.Random, kind: str, spatial: int) -> Window:
 @draws(Convolution)
 def convolution(draw: random.Random) -> Drawn:
     spatial = draw.choice([2, 2, 2, 2, 3])
-    kind = draw.choice(["full", "full", "winograd", "stem", "depthwise", "square", "grouped"])
+    kind = draw.choice(["full", "full", "winograd", "stem", "depthwise", "square", "grouped", "narrow"])
     of = _window(draw, kind, spatial)
     least = max(d * (k - 1) + 1 - 2 * p for d, k, p in zip(of.dilation, of.kernel, of.padding, strict=True))
     x = picture(draw, spatial, max(1, least), of.channels)
@@ -203,3 +208,40 @@ def linear(draw: random.Random) -> Drawn:
     bias = torch.randn(len(weight)) if draw.random() < 0.7 else None
     exact = functional.linear(x.double(), weight.double(), None if bias is None else bias.double())
     return with_epilogue(draw, Linear(weight, bias), tokens(draw, x), exact, tokens, channel=-1)
+
+
+@draws(InvertedResidual)
+def inverted_residual(draw: random.Random) -> Drawn:
+    inputs, deep, results = (draw.randint(1, CHANNELS) for _ in range(3))
+    kernel = draw.choice([3, 5, 7])
+    ends = draw.choice([(True, True), (True, False), (False, True)])
+    steps = [
+        Convolution(torch.randn(deep, inputs, 1, 1), torch.randn(deep), (1, 1), (0, 0), (1, 1)) if ends[0] else None,
+        Convolution(
+            torch.randn(deep, 1, kernel, kernel),
+            torch.randn(deep),
+            (draw.choice([1, 2]),) * 2,
+            (kernel // 2,) * 2,
+            (1, 1),
+            deep,
+        ),
+        Convolution(torch.randn(results, deep, 1, 1), torch.randn(results), (1, 1), (0, 0), (1, 1))
+        if ends[1]
+        else None,
+    ]
+    there = [each for each in steps if each is not None]
+    x = picture(draw, 2, channels=inputs if ends[0] else deep)
+    exact, inner = x.double(), []
+    for place, conv in enumerate(there):
+        assert conv.bias is not None
+        exact = functional.conv2d(
+            exact, conv.weight.double(), conv.bias.double(), conv.stride, conv.padding, 1, conv.groups
+        )
+        if place < len(there) - 1:
+            activation = draw.choice(list(REFERENCES))
+            of = REFERENCES[activation]
+            inner.append(Fused(activation, of.lo, of.hi))
+            exact = of.exact(exact)
+    assert steps[1] is not None
+    operation = InvertedResidual(steps[0], steps[1], steps[2], tuple(inner))
+    return with_epilogue(draw, operation, rows(draw, x), exact, rows)

@@ -105,8 +105,7 @@ def hammer(operation: type, seed: int, guarded: bool) -> list[str]:
     torch.set_num_threads(threads)
     found = candidates(drawn.request(Placed.constant, threads, exact))
     functions = []
-    numbers = range(len(found))
-    for number in sorted(draw.sample(numbers, min(len(numbers), MOST_CANDIDATES))):
+    for number in _sample(draw, [each.label.split()[0] for each in found]):
         label = f"{operation.__name__} {seed}: {found[number].label}"
         sys.stdout.write(f"{label} {[(tuple(each.shape), each.stride()) for each in drawn.tensors]}\n")
         sys.stdout.flush()
@@ -120,6 +119,14 @@ def hammer(operation: type, seed: int, guarded: bool) -> list[str]:
             functions.append(step.function)
         checked(drawn, label, before)
     return functions
+
+
+def _sample(draw: random.Random, families: list[str]) -> list[int]:
+    """Places of at most MOST_CANDIDATES, one of each family first."""
+    order = draw.sample(range(len(families)), len(families))
+    first = {families[place]: place for place in order}
+    chosen = [*first.values(), *(place for place in order if place not in first.values())]
+    return sorted(chosen[:MOST_CANDIDATES])
 
 
 def main() -> None:
