@@ -7,7 +7,7 @@ BIN := .venv/bin
 NATIVE := $(sort setup.py $(wildcard src/nhwc/kernels/native/build.py src/nhwc/kernels/native/src/*))
 STAMP := .venv/.installed-$(shell cat pyproject.toml constraints.txt $(NATIVE) | cksum | cut -d' ' -f1)
 # Left out: what needs other runtimes or a GPU, and the process that one of them starts.
-BENCHMARKS := $(filter-out peers peers_claims contenders gpu_check,$(patsubst benchmarks/%.py,%,$(shell grep -l __main__ benchmarks/*.py)))
+BENCHMARKS := $(filter-out peers peers_claims contenders gpu_check engine_layers,$(patsubst benchmarks/%.py,%,$(shell grep -l __main__ benchmarks/*.py)))
 
 .PHONY: help demo test slow bench tutorial lint format check clean
 .DEFAULT_GOAL := help

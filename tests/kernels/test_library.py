@@ -44,3 +44,26 @@ def test_what_the_compiler_cannot_make_is_refused(tmp_path: Path, monkeypatch: p
     monkeypatch.setenv("CXX", str(tmp_path / "absent"))
     with pytest.raises(RuntimeError, match="absent cannot be run"):
         build.build(tmp_path, tmp_path)
+
+
+def test_what_includes_a_changed_header_is_compiled_again_and_nothing_else(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    sources = tmp_path / "src"
+    sources.mkdir()
+    (sources / "shared.h").write_text("inline int shared() { return 1; }\n")
+    (sources / "with.cpp").write_text('#include "shared.h"\nint with() { return shared(); }\n')
+    (sources / "without.cpp").write_text("int without() { return 2; }\n")
+    monkeypatch.setattr(build, "SOURCES", sources)
+    first = next(iter(build.instruction_sets()))
+
+    def made() -> dict[str, int]:
+        build.build(tmp_path / "out", tmp_path / "objects", only=[first])
+        return {path.name.split(".")[0]: path.stat().st_mtime_ns for path in (tmp_path / "objects").glob("*.o")}
+
+    before = made()
+    assert made() == before
+    (sources / "shared.h").touch()
+    after = made()
+    assert after["with"] > before["with"]
+    assert after["without"] == before["without"]

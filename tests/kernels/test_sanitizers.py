@@ -1,5 +1,5 @@
-"""The kernel tests, and the program without torch, on a library that ends the process at its first overrun or undefined
-operation."""
+"""The kernel tests, the engine's steps and the program without torch, on a library that ends the process at its first
+overrun or undefined operation."""
 
 from __future__ import annotations
 
@@ -7,6 +7,8 @@ import subprocess
 from pathlib import Path
 
 import pytest
+from inference.steps.test_hammering import exported as steps
+from inference.steps.test_hammering import hammered
 from kernels import children
 
 from nhwc.kernels.native import build
@@ -74,6 +76,10 @@ def test_the_sanitizers_end_a_process_at_a_fault(environment: dict[str, str], sa
 def test_the_kernel_tests_pass_under_them(environment: dict[str, str]) -> None:
     ran = children.kernel_tests(environment=environment)
     assert ran.returncode == 0, ran.stdout[-4000:] + ran.stderr[-8000:]
+
+
+def test_the_steps_of_the_engine_pass_under_them(environment: dict[str, str]) -> None:
+    assert hammered(150, environment=environment) == steps()
 
 
 def test_the_program_without_torch_passes_under_them(folder: Path) -> None:

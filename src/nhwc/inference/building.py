@@ -11,12 +11,13 @@ from nhwc.inference.by_torch import computed
 from nhwc.inference.choosing import Choice, Chooser, Progress
 from nhwc.inference.frames import Frame
 from nhwc.inference.graph import Call, Graph, Node, Value
+from nhwc.inference.items import Item, Placement, touched
 from nhwc.inference.joins import slices_of
 from nhwc.inference.layout import Buffer, Memory, Place
 from nhwc.inference.memory import Life, least_possible, planned
 from nhwc.inference.native import ARENA, FIRST_FREE, Program
 from nhwc.inference.operations import Elementwise
-from nhwc.inference.placing import Item, Placement, Placer, touched
+from nhwc.inference.placing import Placer
 from nhwc.inference.requesting import steps_for
 from nhwc.inference.run import Ports, Runner, Section, ports_of
 

@@ -90,10 +90,7 @@ def _plain(work: Operation, inputs: Sequence[torch.Tensor], shape: tuple[int, ..
         case Pool():
             return _pooled(work, x, shape)
         case AdaptivePool():
-            pools: Sequence[Callable[..., torch.Tensor]] = (F.adaptive_avg_pool2d, F.adaptive_avg_pool3d)
-            if work.kind == "maximum":
-                pools = (F.adaptive_max_pool2d, F.adaptive_max_pool3d)
-            return pools[x.dim() - 4](x, shape[2:])
+            return _ADAPTIVE[work.kind][x.dim() - 4](x, shape[2:])
         case Resample():
             return _resampled(work, x, shape)
         case Elementwise():
@@ -105,8 +102,18 @@ def _plain(work: Operation, inputs: Sequence[torch.Tensor], shape: tuple[int, ..
         case Mean():
             return x.mean(tuple(range(2, x.dim()))).view(shape)
         case Copy():
-            pairs = [size for pair in reversed(work.padding) for size in pair]
-            return F.pad(x, pairs, value=work.value) if any(pairs) else x
+            return _padded(work, x)
+
+
+_ADAPTIVE: dict[str, tuple[Callable[..., torch.Tensor], ...]] = {
+    "average": (F.adaptive_avg_pool2d, F.adaptive_avg_pool3d),
+    "maximum": (F.adaptive_max_pool2d, F.adaptive_max_pool3d),
+}
+
+
+def _padded(work: Copy, x: torch.Tensor) -> torch.Tensor:
+    pairs = [size for pair in reversed(work.padding) for size in pair]
+    return F.pad(x, pairs, value=work.value) if any(pairs) else x
 
 
 def _block(work: InvertedResidual, x: torch.Tensor) -> torch.Tensor:

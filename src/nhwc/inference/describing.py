@@ -6,6 +6,7 @@ import math
 from collections.abc import Sequence
 
 from nhwc.inference.graph import Call
+from nhwc.inference.items import Item
 from nhwc.inference.layout import Place
 from nhwc.inference.operations import (
     AdaptivePool,
@@ -21,7 +22,6 @@ from nhwc.inference.operations import (
     Resample,
     Softmax,
 )
-from nhwc.inference.placing import Item
 
 _FLOAT_BYTES = 4
 

@@ -39,7 +39,7 @@ def held_back() -> Iterator[None]:
     for each in loggers:
         each.disabled = True
     if kept is not None:
-        sys.stderr = kept
+        sys.stderr = kept  # a stream for whoever writes
     try:
         yield
         if kept is not None:

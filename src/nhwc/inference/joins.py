@@ -5,8 +5,9 @@ from __future__ import annotations
 import math
 
 from nhwc.inference.graph import Graph, Join, Node, Value
+from nhwc.inference.items import Placement
 from nhwc.inference.layout import Buffer, Memory, Place, order_of
-from nhwc.inference.placing import Placement, Placer
+from nhwc.inference.placing import Placer
 
 
 def slices_of(graph: Graph, first: Placement) -> dict[Value, Place]:

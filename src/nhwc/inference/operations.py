@@ -1,6 +1,6 @@
 """What the engine computes itself, as data: each operation with its weights, apart from how and where it is run.
 
-Spatial tuples have one entry per spatial dimension: two for images, three for volumes. Tensors are float32 and constant.
+Spatial tuples have an entry per spatial dimension: two for images, three for volumes. Tensors are float32 and constant.
 """
 
 from __future__ import annotations
@@ -89,7 +89,7 @@ class Resample:
 class Term:
     """kind: "input", "constant", "activation", "add", "subtract", "multiply", "divide", "maximum", "minimum", "power",
     "exp", "log", "sqrt", "rsqrt", "abs", "negate", "reciprocal", "erf". operands: places of earlier terms.
-    index: of the input. value: of a constant, and of the exponent of a power. activation with lo, hi as Epilogue has it.
+    index: of the input. value: of a constant, and the exponent of a power. activation with lo, hi as Epilogue has it.
     """
 
     kind: str
@@ -137,7 +137,7 @@ class Mean:
 
 @dataclass(frozen=True)
 class Copy:
-    """The input's values in the output's strides; padding is what surrounds it, per spatial dimension (before, after)."""
+    """The input's values in the output's strides; padding surrounds it, per spatial dimension (before, after)."""
 
     padding: tuple[tuple[int, int], ...] = ()
     value: float = 0.0

@@ -18,9 +18,9 @@ from nhwc.inference.building import Plan, plan, runner
 from nhwc.inference.choosing import Choice, Chooser
 from nhwc.inference.graph import Graph
 from nhwc.inference.importing import imported
+from nhwc.inference.items import Item
 from nhwc.inference.loaded import Loaded
 from nhwc.inference.passes import simplify
-from nhwc.inference.placing import Item
 from nhwc.inference.specialization import Specialization
 from nhwc.inference.steps.registry import Candidate, Request
 

@@ -12,9 +12,9 @@ from nhwc.engine_report import Alternative, EngineReport, StepTiming
 from nhwc.inference.building import Plan
 from nhwc.inference.contents import Contents, Ready
 from nhwc.inference.describing import bytes_of, flop_of, operation_name
+from nhwc.inference.items import Item
 from nhwc.inference.limits import measured_limits
 from nhwc.inference.loaded import Loaded
-from nhwc.inference.placing import Item
 from nhwc.inference.run import Runner
 from nhwc.kernels.native.library import status
 

@@ -17,10 +17,10 @@ from nhwc.errors import EngineError
 from nhwc.inference.by_torch import computed
 from nhwc.inference.frames import Frame
 from nhwc.inference.graph import Call, Node, Slot, Value
+from nhwc.inference.items import Item, Placement
 from nhwc.inference.layout import Buffer, Memory, Place
 from nhwc.inference.native import Program
 from nhwc.inference.operations import Copy
-from nhwc.inference.placing import Item, Placement
 
 Held = dict[object, Any]
 

@@ -14,8 +14,6 @@ from nhwc.inference.native import Activation
 from nhwc.inference.operations import Copy, Fused
 from nhwc.inference.steps.registry import candidates
 
-SEEDS = range(60)
-
 
 def copied(x: torch.Tensor, output: torch.Tensor, operation: Copy = Copy(), threads: int = 2) -> torch.Tensor:  # noqa: B008
     [result] = by_every_candidate(request(operation, (x,), output, threads=threads), output).values()
@@ -48,7 +46,7 @@ def test_channel_shuffles(groups: int, threads: int) -> None:
     assert torch.equal(result.reshape(2, -1, 9, 7), functional.channel_shuffle(x, groups))
 
 
-@pytest.mark.parametrize("seed", SEEDS)
+@pytest.mark.parametrize("seed", [*range(30), *[pytest.param(s, marks=pytest.mark.slow) for s in range(30, 150)]])
 def test_any_strides_with_padding(seed: int) -> None:
     draw = random.Random(seed)
     rank = draw.choice([3, 4, 4, 4, 5])

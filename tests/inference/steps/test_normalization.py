@@ -30,7 +30,7 @@ def normalized(
     return results[label]
 
 
-@pytest.mark.parametrize("seed", range(80))
+@pytest.mark.parametrize("seed", [*range(30), *[pytest.param(s, marks=pytest.mark.slow) for s in range(30, 150)]])
 def test_groups(seed: int) -> None:
     draw = random.Random(seed)
     groups = draw.choice([1, 1, 2, 3, 8])

@@ -72,7 +72,7 @@ def drawn(seed: int) -> tuple[Pool, torch.Tensor, torch.Tensor, int]:
     return operation, x, exact, draw.choice([1, 2, 5])
 
 
-@pytest.mark.parametrize("seed", range(120))
+@pytest.mark.parametrize("seed", [*range(40), *[pytest.param(s, marks=pytest.mark.slow) for s in range(40, 200)]])
 def test_windows(seed: int) -> None:
     operation, x, exact, threads = drawn(seed)
     assert relative_error(pooled(operation, x, exact, threads), exact) < 3e-7
@@ -93,7 +93,7 @@ def test_nan_and_infinities_as_torch_has_them(kernel: int, c: int) -> None:
         assert torch.allclose(pooled(AdaptivePool(kind), x, grid), grid, rtol=1e-6, atol=1e-6, equal_nan=True)
 
 
-@pytest.mark.parametrize("seed", range(60))
+@pytest.mark.parametrize("seed", [*range(25), *[pytest.param(s, marks=pytest.mark.slow) for s in range(25, 100)]])
 def test_adaptive_grids(seed: int) -> None:
     draw = random.Random(seed)
     spatial, kind = draw.choice([2, 2, 3]), draw.choice(KINDS)

@@ -28,7 +28,7 @@ def resampled(operation: Resample, x: torch.Tensor, size: torch.Size, threads: i
     return result
 
 
-@pytest.mark.parametrize("seed", range(150))
+@pytest.mark.parametrize("seed", [*range(40), *[pytest.param(s, marks=pytest.mark.slow) for s in range(40, 200)]])
 def test_random_sizes_and_scales(seed: int) -> None:
     draw = random.Random(seed)
     spatial = draw.choice([1, 2, 2, 2, 3])

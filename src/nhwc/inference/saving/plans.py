@@ -10,10 +10,10 @@ import torch
 from nhwc.inference.building import Plan
 from nhwc.inference.choosing import Choice
 from nhwc.inference.graph import Call, Graph, Node, Value
+from nhwc.inference.items import Item, Placement
 from nhwc.inference.layout import Buffer, Memory, Place
 from nhwc.inference.native import ABSOLUTE
 from nhwc.inference.operations import Fused
-from nhwc.inference.placing import Item, Placement
 from nhwc.inference.run import Ports
 from nhwc.inference.saving import steps
 from nhwc.inference.saving.arguments import Reader, Writer

@@ -85,7 +85,7 @@ class Chain:
 def chain_of(terms: Sequence[Term], is_invariant: Sequence[bool]) -> Chain | None:
     """The terms as instructions; None where they are too many. is_invariant: by input, whether all rows share it."""
     nodes = _live(_joined([_node(term) for term in terms]))
-    if not any(not each.is_input for each in nodes) or nodes[-1].is_input:
+    if nodes[-1].is_input:
         nodes.append(Node(Kind.COPY, (len(nodes) - 1,)))
     if sum(not each.is_input for each in nodes) > MOST_INSTRUCTIONS:
         return None
@@ -118,10 +118,9 @@ def _joined(nodes: list[Node]) -> list[Node]:
         first = joined[each.operands[0]] if each.operands else each
         alone = bool(each.operands) and uses[each.operands[0]] == 1
         if each.kind == Kind.ACTIVATE and each.activation == Activation.CLAMP and alone and _is_open(first):
-            each = replace(first, lo=each.lo, hi=each.hi, is_bounded=True)
-        elif each.kind == Kind.ADD:
-            each = _with_product(each, joined, uses)
-        joined.append(each)
+            joined.append(replace(first, lo=each.lo, hi=each.hi, is_bounded=True))
+        else:
+            joined.append(_with_product(each, joined, uses) if each.kind == Kind.ADD else each)
     return joined
 
 
@@ -162,13 +161,8 @@ def _assigned(nodes: Sequence[Node], is_invariant: Sequence[bool]) -> Chain:
         is_last = place == len(nodes) - 1
         operands = [where[operand] for operand in each.operands]
         # what all rows share keeps its register for them
-        free += sorted(
-            {
-                where[o] - inputs
-                for o in each.operands
-                if last_use[o] == place and not nodes[o].is_input and not shared[o]
-            }
-        )
+        over = [old for old in each.operands if last_use[old] == place and not nodes[old].is_input]
+        free += sorted({where[old] - inputs for old in over if not shared[old]})
         if is_last:
             shared[place], to = False, -1
         elif free and not shared[place]:

@@ -62,7 +62,7 @@ def _around(copy: Copy, rank: int) -> tuple[tuple[int, int], ...] | None:
 
 
 def _boxes(x: Placed, y: Placed, around: Sequence[tuple[int, int]]) -> list[Box | None]:
-    """The values, then what surrounds them: per dimension what lies before and after, within the dimensions before it."""
+    """The values, then what surrounds them: per dimension what lies before and after, within those before it."""
     inside = [(max(before, 0), size - max(after, 0)) for (before, after), size in zip(around, y.shape, strict=True)]
     start = [max(-before, 0) for before, _ in around]
     boxes = [_box(y, inside, x.strides, sum(a * b for a, b in zip(start, x.strides, strict=True)))]

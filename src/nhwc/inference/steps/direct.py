@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import replace
-from functools import partial
+from functools import cache, partial
 
 import torch
 
@@ -36,8 +36,9 @@ def direct(request: Request) -> Iterator[Candidate]:
     if conv.transposed or not are_rows(request.inputs[0], request.output, request.addend) or not adds_alike(request):
         return
     merged = _merged_groups(conv)
+    weights = cache(partial(_packed, merged, request.inputs[0].shape[1]))
     for blocking in blockings(_extent(request, merged), request.threads):
-        yield Candidate(f"direct {blocking.label}", partial(_build_direct, request, merged, blocking))
+        yield Candidate(f"direct {blocking.label}", partial(_build_direct, request, merged, blocking, weights))
 
 
 @algorithm(Convolution)
@@ -50,11 +51,12 @@ def stem(request: Request) -> Iterator[Candidate]:
         return
     width = max(1, request.output.shape[-1])
     shapes = {each.vectors: each for each in blockings(_extent(request, conv), 1)}
+    weights = cache(partial(_packed, conv, request.inputs[0].shape[1]))
     for blocking in list(shapes.values())[:2]:
         for lines in dict.fromkeys((max(1, 192 // width), max(1, 448 // width))):
             cut = replace(blocking, rows=lines * width)
             label = f"stem {cut.tall}x{cut.vectors}, {lines} lines"
-            yield Candidate(label, partial(_build_stem, request, conv, cut, lines, label))
+            yield Candidate(label, partial(_build_stem, request, conv, cut, lines, label, weights))
 
 
 def _extent(request: Request, conv: Convolution) -> Extent:
@@ -68,8 +70,10 @@ def _extent(request: Request, conv: Convolution) -> Extent:
 
 
 def matrices(weight: torch.Tensor, groups: int) -> torch.Tensor:
-    """(K, C / groups, *kernel) as (groups, taps x channels, columns)."""
-    return weight.detach().float().flatten(2).unflatten(0, (groups, -1)).permute(0, 3, 2, 1).flatten(1, 2)
+    """(K, C / groups, *kernel) as (groups, taps, channels, columns), a view where the weight's strides allow it."""
+    outputs, channels = weight.shape[:2]
+    parts = weight.detach().float().reshape(groups, outputs // groups, channels, -1)
+    return parts.permute(0, 3, 2, 1)
 
 
 def _merged_groups(conv: Convolution) -> Convolution:
@@ -81,29 +85,38 @@ def _merged_groups(conv: Convolution) -> Convolution:
     together = max((m for m in range(1, lanes() // columns + 1) if conv.groups % m == 0), default=1)
     if together == 1:
         return conv
-    parts = conv.weight.detach().unflatten(0, (conv.groups // together, together, columns))
-    merged = parts.new_zeros(*parts.shape[:3], together, *parts.shape[3:])
+    kernel, groups = conv.weight.shape[2:], conv.groups // together
+    parts = conv.weight.detach().reshape(groups, together, columns, channels, *kernel)
+    merged = parts.new_zeros(groups, together, columns, together, channels, *kernel)
     for i in range(together):
         merged[:, i, :, i] = parts[:, i]
-    weight = merged.flatten(0, 2).flatten(1, 2)
-    assert weight.shape[1] == channels * together
-    return Convolution(weight, conv.bias, conv.stride, conv.padding, conv.dilation, conv.groups // together)
+    weight = merged.reshape(groups * together * columns, together * channels, *kernel)
+    return Convolution(weight, conv.bias, conv.stride, conv.padding, conv.dilation, groups)
 
 
-def _build_direct(request: Request, conv: Convolution, blocking: Blocking) -> Step:
+#: Packed weights by the vectors of a panel: candidates that differ in blocking alone share them.
+Weights = Callable[[int], torch.Tensor]
+
+
+def _packed(conv: Convolution, zeros: int, vectors: int) -> torch.Tensor:
+    return packed(matrices(conv.weight, conv.groups), vectors, zeros)
+
+
+def _build_direct(request: Request, conv: Convolution, blocking: Blocking, weights: Weights) -> Step:
     window = Window.of(conv)
-    weight = packed(matrices(conv.weight, conv.groups), blocking.vectors, request.inputs[0].shape[1])
     scratch = request.threads * table_bytes(window.taps, blocking.rows)
-    label = f"direct {blocking.label}"
+    label, weight = f"direct {blocking.label}", weights(blocking.vectors)
     return product_step("conv_direct", label, request, weight, conv.bias, window, blocking, scratch, groups=conv.groups)
 
 
-def _build_stem(request: Request, conv: Convolution, blocking: Blocking, lines: int, label: str) -> Step:
+def _build_stem(
+    request: Request, conv: Convolution, blocking: Blocking, lines: int, label: str, weights: Weights
+) -> Step:
     window = Window.of(conv)
     channels, (depth, height, width) = request.inputs[0].shape[1], window.kernel
     rows = (lines - 1) * window.stride[1] + (height - 1) * window.dilation[1] + 1
     places = (request.output.shape[-1] - 1) * window.stride[2] + width
     copied = up(depth * rows * places * channels * 4, 64)
     scratch = request.threads * (table_bytes(depth * height, blocking.rows) + copied)
-    weight = packed(matrices(conv.weight, 1), blocking.vectors, channels)
+    weight = weights(blocking.vectors)
     return product_step("conv_stem", label, request, weight, conv.bias, window, blocking, scratch, own=(lines,))

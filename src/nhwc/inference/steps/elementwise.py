@@ -56,7 +56,7 @@ def _with_epilogue(request: Request) -> tuple[tuple[Term, ...], tuple[Placed, ..
     constants: tuple[torch.Tensor, ...] = ()
 
     def then(kind: str, placed: Placed | None = None, *, lo: float = 0.0, hi: float = 0.0) -> None:
-        result = (len(terms) - 1,)
+        result: tuple[int, ...] = (len(terms) - 1,)
         if placed is not None:
             terms.append(Term("input", index=len(inputs)))
             inputs.append(placed)

@@ -42,13 +42,13 @@ def grouped(request: Request) -> Iterator[Candidate]:
 
 
 def rotated(weight: torch.Tensor, groups: int) -> torch.Tensor:
-    """(K, size, *kernel) as [vector][tap][rotation][lane]: lane l's weight to the channel that lies r on in its group."""
+    """(K, size, *kernel) as [vector][tap][rotation][lane]: the lane's weight to the channel r on in its group."""
     size = weight.shape[1]
-    taps = weight.detach().float().flatten(2).unflatten(0, (groups, size))  # group, output, input, tap
+    taps = weight.detach().float().reshape(groups, size, size, -1)  # group, output, input, tap
     lane = torch.arange(size)
     turns = torch.stack([taps[:, (lane + r) % size, lane] for r in range(size)])  # rotation, group, lane, tap
     padded = functional.pad(turns.flatten(1, 2), (0, 0, 0, -groups * size % lanes()))
-    return padded.unflatten(1, (-1, lanes())).permute(1, 3, 0, 2).contiguous()
+    return padded.reshape(size, -1, lanes(), taps.shape[3]).permute(1, 3, 0, 2).contiguous()
 
 
 def _build(request: Request, conv: Convolution, blocking: Blocking, label: str) -> Step:

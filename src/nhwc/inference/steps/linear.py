@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
-from functools import partial
+from collections.abc import Callable, Iterator
+from functools import cache, partial
+
+import torch
 
 from nhwc.inference.native import Placed, Rows, Step
 from nhwc.inference.operations import Linear
 from nhwc.inference.steps.packing import packed
-from nhwc.inference.steps.products import adds_alike, Blocking, Extent, Window, blockings, product_step, table_bytes
+from nhwc.inference.steps.products import Blocking, Extent, Window, adds_alike, blockings, product_step, table_bytes
 from nhwc.inference.steps.registry import Candidate, Request, algorithm
 
 #: Dimensions before the last that the library can walk.
@@ -27,8 +29,9 @@ def linear(request: Request) -> Iterator[Candidate]:
     if len(request.output.shape) - 1 > _MOST_LEADING or not adds_alike(request):
         return
     columns, depth = operation.weight.shape
+    weights = cache(partial(packed, operation.weight.detach().float().t()[None], zeros=depth))
     for blocking in blockings(Extent(math.prod(request.output.shape[:-1]), columns, depth), request.threads):
-        yield Candidate(f"linear {blocking.label}", partial(_build, request, operation, blocking))
+        yield Candidate(f"linear {blocking.label}", partial(_build, request, operation, blocking, weights))
 
 
 def leading_rows(placed: Placed | None) -> Rows:
@@ -41,14 +44,13 @@ def leading_rows(placed: Placed | None) -> Rows:
     return Rows(placed.ref, *sizes, *strides)
 
 
-def _build(request: Request, operation: Linear, blocking: Blocking) -> Step:
-    weight = packed(operation.weight.detach().float().t()[None], blocking.vectors, operation.weight.shape[1])
+def _build(request: Request, operation: Linear, blocking: Blocking, weights: Callable[[int], torch.Tensor]) -> Step:
     scratch = request.threads * table_bytes(1, blocking.rows)
     return product_step(
         "conv_direct",
         f"linear {blocking.label}",
         request,
-        weight,
+        weights(blocking.vectors),
         operation.bias,
         Window(),
         blocking,

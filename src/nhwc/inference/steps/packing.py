@@ -6,6 +6,7 @@ Mirrors ``Panels`` of kernels/native/src/engine/product.h.
 from __future__ import annotations
 
 import ctypes
+import math
 from dataclasses import dataclass
 from functools import cache
 
@@ -38,7 +39,8 @@ def registers() -> int:
 
 def most_rows(vectors: int) -> int:
     """Rows of the tallest tile for a panel of so many vectors, as product.h has them."""
-    tall = (12, 12, 8, 6) if registers() == 32 else (8, 6, 4, 2)
+    arm = registers() == 32 and lanes() == 4
+    tall = (12, 9, 7, 5) if arm else (12, 12, 8, 6) if registers() == 32 else (8, 6, 4, 2)
     return tall[vectors - 1]
 
 
@@ -76,21 +78,24 @@ class Panels:
 
 
 def packed(matrices: torch.Tensor, vectors: int, zeros: int = 0) -> torch.Tensor:
-    """(groups, depth, columns) as one run of floats, [group][panel][depth][column], and after them so many zeros.
+    """(groups, *depth, columns) as one run of floats, [group][panel][depth][column], and after them so many zeros.
 
-    Columns are padded with zeros to whole vectors. The first float is aligned as torch aligns memory, 64 bytes.
+    Columns are padded with zeros to whole vectors. The first float is aligned as torch aligns memory, 64 bytes. Each
+    weight is moved once, from where it lies: the matrices may be a permuted view.
     """
-    groups, depth, columns = matrices.shape
-    panels = Panels(columns, vectors)
-    room = torch.zeros(groups * depth * panels.padded + zeros)
-    to = room[: groups * depth * panels.padded].view(groups, depth * panels.padded)
-    padded = functional.pad(matrices, (0, panels.padded - columns))
-    first, at = 0, 0
+    groups, *depth, columns = matrices.shape
+    panels, rows = Panels(columns, vectors), math.prod(depth)
+    room = torch.zeros(groups * rows * panels.padded + zeros)
+    of_group = room[: groups * rows * panels.padded].view(groups, rows * panels.padded)
+    first = 0
     for count, width in panels.parts:
-        source = padded[:, :, first : first + count * width].unflatten(2, (count, width)).transpose(1, 2)
-        size = count * depth * width
-        to[:, at : at + size].view(groups, count, depth, width).copy_(source)
-        first, at = first + count * width, at + size
+        to = of_group[:, first * rows : (first + count * width) * rows].view(groups, count, *depth, width)
+        whole, rest = divmod(min(columns - first, count * width), width)
+        given = matrices[..., first : first + whole * width]
+        to[:, :whole].copy_(given.view(*given.shape[:-1], whole, width).movedim(-2, 1))
+        if rest:
+            to[:, whole, ..., :rest].copy_(matrices[..., columns - rest :])
+        first += count * width
     return room
 
 

@@ -9,7 +9,7 @@ import torch
 
 from nhwc.inference.native import NOTHING, Conv, Epilogue, Placed, Ref, Rows, Step
 from nhwc.inference.operations import Convolution
-from nhwc.inference.steps.packing import Panels, lanes, most_rows, padded_bias, up
+from nhwc.inference.steps.packing import Panels, lanes, most_rows, padded_bias, registers, up
 from nhwc.inference.steps.registry import Request
 
 
@@ -41,8 +41,9 @@ class Extent:
     groups: int = 1
 
 
-#: (vectors, depth, rows) of the candidates, likeliest best first. Rows beside each other share what is fetched of the
-#: weights; panels deeper than 512 rows leave the cache before the next rows use them.
+#: (vectors, depth, rows) of the candidates, likeliest best first; with 16 registers, panels have a vector less. Rows
+#: beside each other share what is fetched of the weights; panels deeper than 512 rows leave the cache before the next
+#: rows use them.
 _SHAPES = ((4, 512, 96), (4, 512, 192), (4, 256, 96), (3, 512, 96), (2, 512, 96), (4, 256, 192))
 #: Tasks for each thread, where there are enough rows and panels: what is left at the end is shared out by them.
 _TASKS = 4
@@ -52,7 +53,7 @@ def blockings(extent: Extent, threads: int) -> Iterator[Blocking]:
     """A few ways to cut it, likeliest best first."""
     seen = set()
     for vectors, depth, rows in _SHAPES:
-        panels = Panels(extent.columns, vectors)
+        panels = Panels(extent.columns, vectors if registers() == 32 else vectors - 1)
         wide = panels.parts[0][1] // lanes()
         units = panels.count * extent.groups
         row_blocks = max(1, -(-extent.pixels // rows))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from nhwc.errors import RegistryError
@@ -22,7 +22,7 @@ class Request:
     operation: Operation
     inputs: tuple[Placed, ...]
     output: Placed
-    fused: Fused = Fused()
+    fused: Fused = field(default_factory=Fused)
     addend: Placed | None = None
     threads: int = 1
     exact: bool = False

@@ -13,7 +13,7 @@ MOST = 5
 
 @dataclass(frozen=True)
 class Collapsed:
-    """sizes: outermost first in the order of the first tensor's memory. strides: a tuple of the same length per tensor."""
+    """sizes: outermost first, in the order of the first tensor's memory. strides: as many for each of the tensors."""
 
     sizes: tuple[int, ...]
     strides: tuple[tuple[int, ...], ...]

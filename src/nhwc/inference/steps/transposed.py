@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Iterator
-from functools import partial
+from collections.abc import Callable, Iterator
+from functools import cache, partial
 
 import torch
 
@@ -41,8 +41,9 @@ def transposed(request: Request) -> Iterator[Candidate]:
         depth=conv.weight.shape[0] // conv.groups,
         groups=conv.groups,
     )
+    weights = cache(partial(_packed_phases, conv, Window.of(conv), request.inputs[0].shape[1]))
     for blocking in list(blockings(extent, request.threads))[:4]:
-        yield Candidate(f"transposed {blocking.label}", partial(_build, request, conv, blocking))
+        yield Candidate(f"transposed {blocking.label}", partial(_build, request, conv, blocking, weights))
 
 
 def phase_taps(kernel: int, stride: int, padding: int, dilation: int) -> list[list[int]]:
@@ -52,7 +53,7 @@ def phase_taps(kernel: int, stride: int, padding: int, dilation: int) -> list[li
     ]
 
 
-def _packed_phases(conv: Convolution, window: Window, vectors: int, zeros: int) -> torch.Tensor:
+def _packed_phases(conv: Convolution, window: Window, zeros: int, vectors: int) -> torch.Tensor:
     """Phase after phase, each as the direct convolution of its own taps; then the zeros."""
     weight = conv.weight.detach().float()
     volume = weight.reshape(conv.groups, -1, weight.shape[1], *window.kernel)  # group, channel, column, taps
@@ -62,17 +63,17 @@ def _packed_phases(conv: Convolution, window: Window, vectors: int, zeros: int) 
     parts = []
     for depth, height, width in itertools.product(*phases):
         taps = volume[:, :, :, depth][:, :, :, :, height][..., width].flatten(3)
-        parts.append(packed(taps.permute(0, 3, 1, 2).flatten(1, 2), vectors))
+        parts.append(packed(taps.permute(0, 3, 1, 2), vectors))
     return torch.cat([*parts, torch.zeros(zeros)])
 
 
-def _build(request: Request, conv: Convolution, blocking: Blocking) -> Step:
+def _build(request: Request, conv: Convolution, blocking: Blocking, weights: Callable[[int], torch.Tensor]) -> Step:
     window = Window.of(conv)
     return product_step(
         "conv_transposed",
         f"transposed {blocking.label}",
         request,
-        _packed_phases(conv, window, blocking.vectors, request.inputs[0].shape[1]),
+        weights(blocking.vectors),
         conv.bias,
         window,
         blocking,

@@ -30,9 +30,13 @@ POINTS = {2: (0.0, 1.0, -1.0), 4: (0.0, 0.6875, -0.6875, 1.5, -1.5)}
 #: Channels are filled up, and points lie apart, by so many floats, conv_winograd.cpp's APART.
 _APART = 16
 #: What a task's tiles may fill of the second-level cache, weights being read past them.
-_BLOCK_BYTES = 640 * 1024
-#: What the phases may fill: more is slower than blocks.
-_PHASES_BYTES = 64 * 1024 * 1024
+_BLOCK_BYTES = 448 * 1024
+#: Every block reads all weights: larger ones are left to the phases, which read them once, smaller ones to blocks.
+_BLOCKS_UP_TO, _PHASES_FROM = 6 * 1024 * 1024, 2 * 1024 * 1024
+#: Too few for blocks that fill the registers and keep every thread busy.
+_FEW_TILES = 24
+#: Scratch of the phases at most.
+_PHASES_BYTES = 128 * 1024 * 1024
 #: Products have few rows and columns below.
 _LEAST_CHANNELS = 8
 
@@ -108,21 +112,21 @@ def _tiles(request: Request, tile: int) -> int:
 
 
 def _schedules(request: Request, operation: Convolution) -> Iterator[Schedule]:
-    """Likeliest first."""
+    """Likeliest first: blocks while the cache has room for the weights too, phases beyond, both near the limit."""
     columns, depth = operation.weight.shape[0] // operation.groups, min(256, operation.weight.shape[1])
-    smallest = min(request.output.shape[2:])
-    for tile in (4, 2) if smallest > 2 else (2,):
+    for tile in (4, 2) if min(request.output.shape[2:]) > 2 else (2,):
         tiles = max(1, _tiles(request, tile))
+        weight_bytes = operation.weight.numel() // 9 * (tile + 2) ** 2 * 4
         for vectors in (MOST_VECTORS, MOST_VECTORS - 1):
             panels = Panels(columns, vectors)
-            vectors = panels.parts[0][1] // lanes()  # noqa: PLW2901 as wide as the panels are
-            phases = Schedule(tile, True, tiles, vectors, depth, panels.count)
-            blocks = [
-                Schedule(tile, False, _block(request, operation, tile, tiles, vectors, chunk), vectors, depth, chunk)
-                for chunk in ((panels.count,) if operation.groups > 1 else dict.fromkeys((panels.count, 1)))
-            ]
-            yield from blocks
-            if _floats(request, operation, phases) * 4 <= _PHASES_BYTES:
+            wide = panels.parts[0][1] // lanes()
+            if weight_bytes <= _BLOCKS_UP_TO:
+                for chunk in (panels.count,) if operation.groups > 1 else dict.fromkeys((1, panels.count)):
+                    block = _block(request, operation, tile, tiles, wide, chunk)
+                    yield Schedule(tile, False, block, wide, depth, chunk)
+            phases = Schedule(tile, True, tiles, wide, depth, panels.count)
+            is_small = _floats(request, operation, phases) * 4 <= _PHASES_BYTES
+            if is_small and (weight_bytes >= _PHASES_FROM or tiles < _FEW_TILES * request.threads):
                 yield phases
 
 

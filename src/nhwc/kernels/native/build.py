@@ -91,7 +91,6 @@ def build(folder: Path, objects: Path, extra_flags: Sequence[str] = (), only: Co
     if unknown := set(only) - set(known):
         raise RuntimeError(f"{program[0]} compiles for {', '.join(known)}, not for {', '.join(sorted(unknown))}")
     sets = {name: flags for name, flags in known.items() if not only or name in only}
-    headers = max((path.stat().st_mtime for path in SOURCES.rglob("*.h")), default=0.0)
     jobs = [
         (name, flags, source, objects / f"{'-'.join(source.relative_to(SOURCES).with_suffix('').parts)}.{name}.o")
         for name, flags in sets.items()
@@ -100,9 +99,8 @@ def build(folder: Path, objects: Path, extra_flags: Sequence[str] = (), only: Co
 
     def compile_one(job: tuple[str, tuple[str, ...], Path, Path]) -> None:
         _name, flags, source, target = job
-        fresh = target.exists() and target.stat().st_mtime > max(headers, source.stat().st_mtime)
-        if not fresh:
-            _run(*program, *FLAGS, *flags, *extra_flags, "-c", str(source), "-o", str(target))
+        if not _is_fresh(target):
+            _run(*program, *FLAGS, *flags, *extra_flags, "-MMD", "-c", str(source), "-o", str(target))
 
     with ThreadPoolExecutor(os.cpu_count() or 1) as pool:
         list(pool.map(compile_one, jobs))
@@ -110,6 +108,16 @@ def build(folder: Path, objects: Path, extra_flags: Sequence[str] = (), only: Co
         _link(program, folder / library_name(name), [job[3] for job in jobs if job[0] == name], extra_flags)
         for name in sets
     ]
+
+
+def _is_fresh(target: Path) -> bool:
+    """Whether an object is newer than its source and the headers included, which the compiler listed (-MMD)."""
+    listed = target.with_suffix(".d")
+    if not (target.exists() and listed.exists()):
+        return False
+    names = listed.read_text(encoding="utf-8").replace("\\\n", " ").split(":", 1)[1].split()
+    # a path with a space comes in pieces that do not exist: compiled again, never taken for fresh
+    return all(Path(name).exists() and Path(name).stat().st_mtime < target.stat().st_mtime for name in names)
 
 
 def _link(program: tuple[str, ...], library: Path, objects: list[Path], extra_flags: Sequence[str]) -> Path:

@@ -15,6 +15,16 @@ namespace {
 constexpr int at_once(int size) { return std::min(size, REGISTERS == 32 ? 8 : 4); }
 constexpr int pixels_of(int size) { return REGISTERS * 3 / 4 / at_once(size); }
 
+// Loaded once: GCC would read it from memory again for each multiplication, which costs a tenth.
+inline vf in_register(vf v) {
+#if defined(__SSE2__)
+    asm("" : "+v"(v));
+#elif defined(__aarch64__)
+    asm("" : "+w"(v));
+#endif
+    return v;
+}
+
 template <int SIZE>
 vf turn(vf v) {
     vi from{};
@@ -61,7 +71,7 @@ inline void rotations(const Grouped& g, vf (&carried)[PIXELS]) {
         }
 #pragma GCC unroll 8
         for (int r = 0; r < ROTATIONS; ++r) {
-            const vf w = load(weight + r * LANES);
+            const vf w = in_register(load(weight + r * LANES));
 #pragma GCC unroll 16
             for (int i = 0; i < PIXELS; ++i) sums[i][r] += x[i] * w;
         }
@@ -75,6 +85,13 @@ inline void rotations(const Grouped& g, vf (&carried)[PIXELS]) {
 
 template <int SIZE, int PIXELS, bool WHOLE>
 __attribute__((noinline)) void grouped_tile(const Grouped& g) {
+    // pixels lie apart, so nothing else fetches the next vector's: what its last tap reads, and where it goes
+    const float* const* fresh = g.rows + (g.taps - 1) * g.step;
+#pragma GCC unroll 16
+    for (int i = 0; i < PIXELS; ++i) {
+        __builtin_prefetch(fresh[i] + g.channel + LANES);
+        __builtin_prefetch(g.out[i] + g.channel + LANES, 1);
+    }
     vf sums[PIXELS] = {};
     if constexpr (at_once(SIZE) * 4 <= SIZE) {
         rotations<SIZE, PIXELS, at_once(SIZE) * 3, WHOLE>(g, sums);

@@ -163,6 +163,27 @@ struct Plan {
             }
     }
 
+    // M M pixels of a tile, `shift` rows and columns on.
+    template <int WRITE>
+    void fetch_pixels(const Rows& rows, int64_t tile, int64_t shift) const {
+        const int64_t n = tile / tiles_wide / tiles_high;
+        const int64_t row = tile / tiles_wide % tiles_high * M + shift, column = tile % tiles_wide * M + shift;
+        const int64_t from = std::max<int64_t>(0, column), to = std::min(rows.w, column + M);
+        for (int64_t i = std::max<int64_t>(0, row); i < std::min(rows.h, row + M); ++i) {
+            const float* line = at(context, rows) + n * rows.sn + i * rows.sh;
+            for (int64_t j = from; j < to; ++j)
+                for (int64_t c = 0; c < rows.c; c += 16) __builtin_prefetch(line + j * rows.sw + c, WRITE, 2);
+        }
+    }
+
+    // Share i of `shares` of the pixels that this block of tiles stores, and of those that the next one reads first.
+    void fetch(int64_t first, int64_t count, int64_t i, int64_t shares) const {
+        for (int64_t tile = first + count * i / shares; tile < first + count * (i + 1) / shares; ++tile) {
+            if (tile + count < tiles) fetch_pixels<0>(conv.x, tile + count, F::N - M - conv.padding[1]);
+            fetch_pixels<1>(conv.y, tile, 0);
+        }
+    }
+
     void in_blocks() const {
         const int64_t floats = up(POINTS * (v_point + m_point), 16);
         tasks(context, (tiles + block - 1) / block, [&](int64_t task, int64_t slot) {
@@ -177,8 +198,11 @@ struct Plan {
                     i = std::min(i + 1, POINTS * each - 1);
                     return weight(i / each, i % each / (end - begin), begin + i % (end - begin));
                 };
-                for (int64_t i = 0; i < POINTS * each; ++i)
+                for (int64_t i = 0; i < POINTS * each; ++i) {
+                    // memory is idle meanwhile
+                    if (begin == 0) fetch(first, count, i, POINTS * each);
                     multiply(i / each, i % each / (end - begin), begin + i % (end - begin), v, m, count, from, next(i));
+                }
                 const int64_t to = conv.groups > 1 ? conv.y.c : std::min(columns, panels.first(end));
                 for (int64_t i = 0; i < count; ++i) inverse(first + i, m + i * m_tile, from, to);
             }

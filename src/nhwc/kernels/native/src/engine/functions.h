@@ -103,15 +103,11 @@ inline vf logarithm(vf x) {
 
 inline vf sigmoid(vf x) { return 1.0f / (exponential_normal(-x) + 1.0f); }
 
+// (e^2x - 1) / (e^2x + 1), by e^2x - 1, which is exact near zero too; 1 from 10 on.
 inline vf tanh_of(vf x) {
-    const vf a = magnitude(x), z = x * x;
-    vf p = z * -0.0061131885f + 0.0210100791f;
-    p = p * z - 0.0538540692f;
-    p = p * z + 0.1333279454f;
-    p = p * z - 0.3333332925f;
-    const vf small = x + x * (z * p);
-    const vf large = 1.0f - 2.0f / (exponential_normal(a * 2.0f) + 1.0f);
-    return a < 0.625f ? small : with_sign(large, x);
+    const Reduced e = reduced(at_most(at_least(x * 2.0f, splat(-20.0f)), splat(20.0f)));
+    const vf scale = power_of_two(e.n), less = (e.tail + e.r) * scale + (scale - 1.0f);
+    return less / (less + 2.0f);
 }
 
 inline vf erf_of(vf x) {

@@ -19,16 +19,11 @@ namespace engine {
 
 constexpr int MOST_VECTORS = 4;
 
-// Rows of the tallest tile for a panel of so many vectors: sums, one panel row and a broadcast fit the registers.
+// Rows of the tallest tile for a panel of so many vectors: sums, one panel row and a broadcast fit the registers. Arm
+// multiplies by one lane of a register, and GCC loads those of all rows first: they need room too.
 constexpr int most_rows(int vectors) {
-    return REGISTERS == 32 ? (vectors == 1   ? 12
-                              : vectors == 2 ? 12
-                              : vectors == 3 ? 8
-                                             : 6)
-                           : (vectors == 1   ? 8
-                              : vectors == 2 ? 6
-                              : vectors == 3 ? 4
-                                             : 2);
+    constexpr int many[] = {12, 12, 8, 6}, lanewise[] = {12, 9, 7, 5}, few[] = {8, 6, 4, 2};
+    return REGISTERS == 16 ? few[vectors - 1] : LANES == 4 ? lanewise[vectors - 1] : many[vectors - 1];
 }
 
 // How columns are cut into panels: as few as `vectors` allows, whose widths differ by one vector at most, wide ones
