@@ -3,7 +3,7 @@
 ``python benchmarks/engine_layers.py resnet50 --batch 1 --threads 2``. Every candidate of a layer is timed for a moment
 and the fastest kept; then it, torch in channels last and the peak (multiplications with additions on registers alone)
 run in turn for ``--seconds``. What is printed are the best times of each: what the machine does between is not the
-kernel's. A share is of the best peak seen during the same layer.
+kernel's. A share is of the best peak of the whole run; Winograd's may be over 1, its operations are counted as direct.
 """
 
 from __future__ import annotations
@@ -142,7 +142,22 @@ def fastest(calls: dict[str, Callable[[], object]], until_s: float) -> dict[str,
     return best
 
 
-def report(contest: Contest, prefix: str, until_s: float) -> None:
+@dataclass(frozen=True)
+class Result:
+    """Operations a second, in thousand millions, of the engine's fastest candidate, torch and the peak beside them."""
+
+    layer: Layer
+    candidate: str
+    engine: float
+    torch: float
+    peak: float
+
+    def line(self, peak: float) -> str:
+        numbers = f"{self.engine:8.1f} {self.engine / peak:6.0%} {self.torch:7.1f} {self.engine / self.torch:6.2f}"
+        return f"{self.layer.name:24} {numbers}  {self.candidate}"
+
+
+def measured(contest: Contest, prefix: str, until_s: float) -> Result:
     runners = {step.label: contest.runner(step) for step in contest.steps(prefix)}
     tried = fastest(runners, _MOMENT_S * len(runners))
     chosen = min(tried, key=tried.__getitem__)
@@ -153,8 +168,7 @@ def report(contest: Contest, prefix: str, until_s: float) -> None:
 
     best = fastest({"engine": runners[chosen], "torch": contest.torch, "peak": peak}, until_s)
     engine, own = (contest.operations / best[name] / 1e9 for name in ("engine", "torch"))
-    share = engine / (operations.value / best["peak"] / 1e9)
-    print(f"{contest.layer.name:28} {engine:7.1f} {share:6.0%} {own:7.1f} {engine / own:6.2f}  {chosen}")
+    return Result(contest.layer, chosen, engine, own, operations.value / best["peak"] / 1e9)
 
 
 def main() -> None:
@@ -168,13 +182,20 @@ def main() -> None:
     if unknown := set(chosen.networks) - set(NETWORKS):
         parser.error(f"no layers of {', '.join(sorted(unknown))}, only of {', '.join(NETWORKS)}")
     torch.set_num_threads(chosen.threads)
-    print(
-        f"torch {torch.__version__}, {library.status().instruction_set}, {chosen.threads} threads, batch {chosen.batch}"
-    )
-    for network in chosen.networks or NETWORKS:
-        print(f"\n{network:28} GFLOP/s  share   torch  ratio  candidate")
-        for layer in dict.fromkeys(NETWORKS[network]()):
-            report(Contest(layer, chosen.batch, chosen.threads), chosen.algorithm, chosen.seconds)
+    results = {
+        network: [
+            measured(Contest(layer, chosen.batch, chosen.threads), chosen.algorithm, chosen.seconds)
+            for layer in dict.fromkeys(NETWORKS[network]())
+        ]
+        for network in chosen.networks or NETWORKS
+    }
+    peak = max(result.peak for found in results.values() for result in found)
+    print(f"torch {torch.__version__}, {library.status().instruction_set}, batch {chosen.batch}")
+    print(f"{chosen.threads} threads, measured peak {peak:.1f} GFLOP/s")
+    for network, found in results.items():
+        print(f"\n{network:24}  GFLOP/s  share   torch  ratio  candidate")
+        for result in found:
+            print(result.line(peak))
 
 
 if __name__ == "__main__":

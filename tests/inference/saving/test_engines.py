@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import json
+import os
 import pickle
 import subprocess
 import sys
@@ -155,7 +156,11 @@ def test_a_process_without_the_model_runs_it(built: Any, saved: Path, picture: t
         "print(nhwc.load_engine(sys.argv[1])(x, scale=2.0)['logits'].double().sum().item())"
     )
     done = subprocess.run(
-        [sys.executable, "-c", code, str(saved), str(tmp_path / "x.pt")], capture_output=True, text=True, check=False
+        [sys.executable, "-c", code, str(saved), str(tmp_path / "x.pt")],
+        capture_output=True,
+        text=True,
+        check=False,
+        env={**os.environ, "PYTHONPATH": str(Path(nhwc.__file__).parents[1])},
     )
     assert done.returncode == 0, done.stderr
     assert float(done.stdout) == pytest.approx(built(picture, scale=2.0)["logits"].double().sum().item(), rel=1e-5)

@@ -79,7 +79,12 @@ CASES: dict[str, Callable[[], Made]] = {
     ),
     "adaptive": lambda: (AdaptivePool("average"), [picture(*PIXELS)], picture(2, 20, 3, 3), Fused()),
     "mean": lambda: (Mean(), [picture(*PIXELS)], torch.randn(2, 20), Fused()),
-    "resampling": lambda: (Resample("linear", False, (None, None)), [picture(*PIXELS)], picture(2, 20, 15, 17), Fused()),
+    "resampling": lambda: (
+        Resample("linear", False, (None, None)),
+        [picture(*PIXELS)],
+        picture(2, 20, 15, 17),
+        Fused(),
+    ),
     "group norm": lambda: (
         Normalization("group", 4, torch.randn(20), torch.randn(20), 1e-5),
         [picture(*PIXELS)],
