@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -18,7 +19,9 @@ from nhwc.inference.steps.registry import Candidate, Request
 
 X, Y = torch.zeros(2, 3), torch.zeros(2, 3)
 REQUEST = Request(Copy(), (Placed.constant(X),), Placed.constant(Y))
-TIMES_S = {"slow": 0.3, "quick": 0.1, "middle": 0.2}
+TIMES_S = {"slow": 0.3, "quick": 0.1, "middle": 0.12}
+#: Timed a second time side by side: those within 1.3 of the fastest.
+FINALISTS = ["quick", "middle"]
 
 
 class Candidates:
@@ -29,9 +32,9 @@ class Candidates:
         self.timed: list[str] = []
         monkeypatch.setattr(choosing, "_fastest", self._time)
 
-    def _time(self, step: Step, *_: object) -> float:
-        self.timed.append(step.label)
-        return TIMES_S[step.label]
+    def _time(self, steps: Sequence[Step], *_: object) -> list[float]:
+        self.timed += [step.label for step in steps]
+        return [TIMES_S[step.label] for step in steps]
 
     def __call__(self, *labels: str) -> list[Candidate]:
         def build(label: str) -> Step:
@@ -63,7 +66,7 @@ def test_requests_that_are_alike_share_a_measurement(candidates: Candidates) -> 
     chooser = Chooser(Measurements("m", None), 10.0)
     for _ in range(3):
         assert choose(chooser, candidates(*TIMES_S)) == "quick"
-    assert len(candidates.timed) == len(TIMES_S)
+    assert candidates.timed == [*TIMES_S, *FINALISTS]
 
 
 def test_the_first_is_taken_when_the_budget_is_spent(candidates: Candidates) -> None:
@@ -86,10 +89,19 @@ def test_another_process_need_not_measure(candidates: Candidates, tmp_path: Path
     assert candidates.timed == []
 
 
-def test_what_was_measured_without_a_new_algorithm_does_not_choose_it(candidates: Candidates) -> None:
+@pytest.mark.parametrize(("budget_s", "taken"), [(10.0, "quick"), (0.0, "middle")])
+def test_a_new_algorithm_is_measured_while_there_is_time(candidates: Candidates, budget_s: float, taken: str) -> None:
+    measured = Measurements("m", None)
+    choose(Chooser(measured, 10.0), candidates("slow", "middle"))
+    assert choose(Chooser(measured, budget_s), candidates(*TIMES_S)) == taken
+
+
+def test_a_close_race_is_decided_side_by_side(candidates: Candidates, monkeypatch: pytest.MonkeyPatch) -> None:
+    rounds = iter([[0.10], [0.11], [0.5], [0.13, 0.11]])
+    monkeypatch.setattr(choosing, "_fastest", lambda *_: next(rounds))
     chooser = Chooser(Measurements("m", None), 10.0)
-    choose(chooser, candidates("slow", "middle"))
-    assert choose(chooser, candidates(*TIMES_S)) == "middle"
+    choice = chooser.choose(REQUEST, candidates("a", "b", "c"), TABLE, lambda: None)
+    assert (choice.label, choice.times_ms) == ("b", {"a": 130.0, "b": 110.0, "c": 500.0})
 
 
 def test_keys_tell_apart_what_takes_another_time() -> None:

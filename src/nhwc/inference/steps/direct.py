@@ -35,6 +35,8 @@ def direct(request: Request) -> Iterator[Candidate]:
     assert isinstance(conv, Convolution)
     if conv.transposed or not are_rows(request.inputs[0], request.output, request.addend) or not adds_alike(request):
         return
+    if conv.groups == request.inputs[0].shape[1] > 1 and conv.weight.shape[0] == conv.groups:
+        return  # a product of one channel: the depthwise kernels are 3 to 25 times as fast
     merged = _merged_groups(conv)
     weights = cache(partial(_packed, merged, request.inputs[0].shape[1]))
     for blocking in blockings(_extent(request, merged), request.threads):

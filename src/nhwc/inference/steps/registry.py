@@ -48,15 +48,18 @@ Algorithm = Callable[[Request], Iterable[Candidate]]
 _ALGORITHMS: dict[type[Any], list[Algorithm]] = {}
 
 
-def algorithm(*operations: type[Any]) -> Callable[[Algorithm], Algorithm]:
-    """Register a function that yields its candidates for a request, likeliest best first, or none."""
+def algorithm(*operations: type[Any], preferred: bool = False) -> Callable[[Algorithm], Algorithm]:
+    """Register a function that yields its candidates for a request, likeliest best first, or none.
+
+    preferred: its candidates come before those of the others, since the first one is taken where nothing is timed.
+    """
 
     def register(function: Algorithm) -> Algorithm:
         for operation in operations:
             known = _ALGORITHMS.setdefault(operation, [])
             if function in known:
                 raise RegistryError(f"{function.__qualname__} is registered twice for {operation.__name__}")
-            known.append(function)
+            known.insert(0 if preferred else len(known), function)
         return function
 
     return register

@@ -84,7 +84,7 @@ def transformed(weight: torch.Tensor, tile: int, groups: int) -> torch.Tensor:
     return by_group.reshape(count * groups, channels, outputs // groups).float()
 
 
-@algorithm(Convolution)
+@algorithm(Convolution, preferred=True)
 def winograd(request: Request) -> Iterator[Candidate]:
     """Candidates for 3x3, stride 1, without dilation, of images; groups of at least 8 channels."""
     operation = request.operation
