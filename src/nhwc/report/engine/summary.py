@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 def headline(report: EngineReport) -> str:
     """The first sentence of every report.
 
-    >>> from nhwc.engine_report import CopySpeed, Limits
+    >>> from nhwc.engine_report import CopySpeed, EngineReport, Limits
     >>> limits = Limits(2, 1e11, (CopySpeed(1024, 1e10),))
     >>> headline(EngineReport("net", (), 2, False, (), 1.5, 0, 0, 0, 0, 0.5, limits, "avx2"))
     '1.5 ms a call: nothing is computed.'
