@@ -106,7 +106,9 @@ def _gain_ms(block: Block, threads: int, exact: bool, chooser: Chooser) -> float
     def placed(value: Value) -> Placed:
         if value not in tensors:
             strides = strides_in(default_order(len(value.sizes)), value.sizes)
-            tensors[value] = torch.empty_strided(value.sizes, strides).uniform_(-0.5, 0.5, generator=generator)
+            tensors[value] = torch.empty_strided(value.sizes, strides, dtype=torch.float32, device="cpu").uniform_(
+                -0.5, 0.5, generator=generator
+            )
         return Placed.constant(tensors[value])
 
     def least(work: Convolution | InvertedResidual, first: Node, last: Node, fused: Fused) -> float | None:

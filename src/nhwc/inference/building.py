@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
@@ -151,11 +152,12 @@ def own_error(of: Plan, item: Item, threads: int) -> float:
 
 
 def relative_error(result: torch.Tensor, exact: torch.Tensor) -> float:
-    """The greatest difference as a share of the greatest value; 0 where there are no values."""
+    """The greatest difference as a share of the greatest value; 0 where there are no values, infinite for a NaN."""
     if exact.numel() == 0:
         return 0.0
     scale = exact.abs().max().item() or 1.0
-    return (result.to(torch.float64) - exact).abs().max().item() / scale
+    error = (result.to(torch.float64) - exact).abs().max().item() / scale
+    return math.inf if math.isnan(error) else error
 
 
 _ELSEWHERE = frozenset({Memory.INPUT, Memory.OUTPUT, Memory.FOREIGN})
@@ -170,7 +172,7 @@ def _measuring_frame(
     held: dict[object, torch.Tensor] = {}
     for buffer in touched(of.placement.items):
         if buffer.memory in _ELSEWHERE:
-            held[buffer] = torch.zeros(max(buffer.size, 1))
+            held[buffer] = torch.zeros(max(buffer.size, 1), dtype=torch.float32, device="cpu")
             frame.table[buffer.entry] = held[buffer].data_ptr()
 
     def refill(item: Item) -> Callable[[], None]:
@@ -178,7 +180,9 @@ def _measuring_frame(
             for place in item.reads:
                 if place.buffer.memory is not Memory.CONSTANT:
                     tensor = frame.tensor(place, held)
-                    noise = torch.arange(tensor.numel(), dtype=torch.float32).mul_(0.618034).frac_().sub_(0.5)
+                    noise = (
+                        torch.arange(tensor.numel(), dtype=torch.float32, device="cpu").mul_(0.618034).frac_().sub_(0.5)
+                    )
                     tensor.copy_(noise.view(tensor.shape))
 
         return fill

@@ -174,7 +174,7 @@ def _term(term: Term, results: Sequence[torch.Tensor], inputs: Sequence[torch.Te
     if term.kind == "input":
         return inputs[term.index].to(inputs[0].dtype)
     if term.kind == "constant":
-        return torch.tensor(term.value, dtype=inputs[0].dtype)
+        return torch.tensor(term.value, dtype=inputs[0].dtype, device="cpu")
     operands = [results[place] for place in term.operands]
     if term.kind == "activation":
         return activated(operands[0], term.activation, term.lo, term.hi)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -55,8 +54,7 @@ def export(model: torch.nn.Module, args: Sequence[Any], kwargs: Mapping[str, Any
     """
     require_evaluation(model)
     try:
-        with torch.no_grad(), warnings.catch_warnings(), held_back():
-            warnings.simplefilter("ignore")
+        with torch.no_grad(), held_back():
             program: torch.export.ExportedProgram = torch.export.export(model, tuple(args), dict(kwargs), strict=False)
             return program
     except Exception as error:
@@ -66,8 +64,7 @@ def export(model: torch.nn.Module, args: Sequence[Any], kwargs: Mapping[str, Any
 def functional(program: torch.export.ExportedProgram) -> torch.export.ExportedProgram:
     """The program without in place operators; composite ones stay whole. Takes torch about as long as the export."""
     try:
-        with torch.no_grad(), warnings.catch_warnings(), held_back():
-            warnings.simplefilter("ignore")
+        with torch.no_grad(), held_back():
             functional_one: torch.export.ExportedProgram = program.run_decompositions({})
             return functional_one
     except Exception as error:

@@ -118,7 +118,7 @@ def _fastest(steps: Sequence[Step], table: ctypes.Array[ctypes.c_void_p], thread
     Fewer runs where they are long, or where none comes under ``hopeless``.
     """
     programs = [Program([step]) for step in steps]
-    memory = torch.empty(max(step.scratch_bytes for step in steps) + ALIGNMENT_BYTES, dtype=torch.uint8)
+    memory = torch.empty(max(step.scratch_bytes for step in steps) + ALIGNMENT_BYTES, dtype=torch.uint8, device="cpu")
     scratch = -(-memory.data_ptr() // ALIGNMENT_BYTES) * ALIGNMENT_BYTES
     least, total = [float("inf")] * len(steps), 0.0
     for turn in range(_REPEATS):

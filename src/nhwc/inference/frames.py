@@ -24,7 +24,7 @@ class Frame:
     @classmethod
     def of(cls, arena_bytes: int, scratch_bytes: int, entries: int) -> Frame:
         """entries: how many the table has."""
-        memory = torch.empty(arena_bytes + scratch_bytes + 2 * ALIGNMENT_BYTES, dtype=torch.uint8)
+        memory = torch.empty(arena_bytes + scratch_bytes + 2 * ALIGNMENT_BYTES, dtype=torch.uint8, device="cpu")
         start = -memory.data_ptr() % ALIGNMENT_BYTES
         arena = memory[start : start + max(arena_bytes, 4)].view(torch.float32)
         table = (ctypes.c_void_p * entries)()

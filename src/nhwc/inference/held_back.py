@@ -11,10 +11,15 @@ import io
 import logging
 import sys
 import threading
+import warnings
 from collections.abc import Iterator
 from typing import Any, TextIO
 
 _LOGGERS = ("torch.fx.experimental.symbolic_shapes", "torch.export", "torch._export", "torch._dynamo")
+
+
+#: Streams, loggers and filters of warnings are the whole process's: two threads must not put back each other's.
+_ALONE = threading.RLock()
 
 
 class _OneThreads:
@@ -32,7 +37,16 @@ class _OneThreads:
 
 @contextlib.contextmanager
 def held_back() -> Iterator[None]:
-    """Keep this thread's lines on stderr until the block ends: they follow where it succeeds, and are dropped else."""
+    """Keep this thread's lines on stderr until the block ends: they follow where it succeeds, and are dropped else.
+
+    Warnings are ignored meanwhile. Another thread that comes waits until this one has ended.
+    """
+    with _ALONE, warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        yield from _kept_apart()
+
+
+def _kept_apart() -> Iterator[None]:
     loggers = [logging.getLogger(name) for name in _LOGGERS]
     before, stderr = [each.disabled for each in loggers], sys.stderr
     kept = None if stderr is None else _OneThreads(stderr)

@@ -61,7 +61,7 @@ class Place:
 
     def sketch(self) -> torch.Tensor:
         """A tensor without memory that has its shape and strides."""
-        return torch.empty_strided(self.shape, self.strides, device="meta")
+        return torch.empty_strided(self.shape, self.strides, dtype=torch.float32, device="meta")
 
     def is_whole(self) -> bool:
         """Whether it covers its buffer without gaps or repeats."""

@@ -37,7 +37,7 @@ def _flop_per_s(threads: int) -> float:
 
 def _copied(size_bytes: int) -> CopySpeed:
     """size_bytes: read and written together."""
-    source = torch.ones(size_bytes // 8)
+    source = torch.ones(size_bytes // 8, dtype=torch.float32, device="cpu")
     target = torch.empty_like(source)
     turns = max(1, (1 << 24) // size_bytes)
     best = 0.0

@@ -63,9 +63,11 @@ class Measurements:
             self._times, self._new = merged, {}
 
     def _read(self) -> dict[str, dict[str, float]]:
-        if self.path is None or not self.path.exists():
+        if self.path is None:
             return {}
         try:
+            if not self.path.exists():
+                return {}
             return _times_in(json.loads(self.path.read_text(encoding="utf-8")), self.machine)
         except (OSError, ValueError, TypeError, KeyError, AttributeError):
             with contextlib.suppress(OSError):

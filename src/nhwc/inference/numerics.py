@@ -33,7 +33,8 @@ def settle(
             exact = _tensors(_in_float64(model, args, kwargs))
         except Exception as error:  # noqa: BLE001 whatever the user's code raises in float64
             return Accuracy(float("nan"), float("nan"), (), f"the model does not run in float64: {error}")
-        eager = _error(_tensors(model(*args, **kwargs)), exact)
+        copies = pytree.tree_map(_cloned, (tuple(args), dict(kwargs)))  # a model may write into its input
+        eager = _error(_tensors(model(*copies[0], **copies[1])), exact)
         result = Accuracy(_error(_tensors(_outputs(of, flat, threads)), exact), eager)
         planned = of.plans[threads]
         left = [] if result.holds else inexact_items(planned, threads)
@@ -51,13 +52,17 @@ def settle(
     return result
 
 
+def _cloned(value: Any) -> Any:
+    return value.clone() if isinstance(value, torch.Tensor) else value
+
+
 def _outputs(of: Specialization, flat: Sequence[Any], threads: int) -> list[Any]:
     return of.ready(threads)([flat[place] for place in of.tensors])
 
 
 def _in_float64(model: torch.nn.Module, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
     def wide(each: Any) -> Any:
-        return each.double() if isinstance(each, torch.Tensor) and each.is_floating_point() else each
+        return each.double() if isinstance(each, torch.Tensor) and each.is_floating_point() else _cloned(each)
 
     double = copy.deepcopy(model).double()
     return double(*pytree.tree_map(wide, tuple(args)), **pytree.tree_map(wide, dict(kwargs)))

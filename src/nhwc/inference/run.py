@@ -105,7 +105,7 @@ def bound(ports: Ports, frame: Frame, tensors: Sequence[torch.Tensor]) -> Held:
         else:
             _hold(place.buffer, _restrided(tensor.detach(), place), frame, held)
     for buffer, place in ports.returned:
-        _hold(buffer, torch.empty_strided(place.shape, place.strides), frame, held)
+        _hold(buffer, torch.empty_strided(place.shape, place.strides, dtype=torch.float32, device="cpu"), frame, held)
     return held
 
 
@@ -143,7 +143,7 @@ def _result(item: Item, frame: Frame, held: Held) -> torch.Tensor:
 def _restrided(tensor: torch.Tensor, place: Place) -> torch.Tensor:
     if tensor.stride() == place.strides and not tensor.is_neg():
         return tensor
-    copied = torch.empty_strided(place.shape, place.strides, dtype=tensor.dtype)
+    copied = torch.empty_strided(place.shape, place.strides, dtype=tensor.dtype, device="cpu")
     return copied.copy_(tensor)
 
 

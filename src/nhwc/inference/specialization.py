@@ -23,8 +23,22 @@ Signature = tuple[Any, ...]
 
 
 def signature_of(flat: Sequence[Any]) -> Signature:
-    """What an input must share with the example: shapes and dtypes of tensors, other values themselves."""
-    return tuple((each.shape, each.dtype) if isinstance(each, torch.Tensor) else _comparable(each) for each in flat)
+    """What an input must share with the example: shapes and dtypes of tensors, other values themselves.
+
+    A tensor that is not plain memory of the CPU is like no example.
+    """
+    return tuple(_tensor_signature(each) if isinstance(each, torch.Tensor) else _comparable(each) for each in flat)
+
+
+def _tensor_signature(tensor: torch.Tensor) -> tuple[Any, ...]:
+    plain = tensor.device.type == "cpu" and tensor.layout == torch.strided
+    return (tensor.shape, tensor.dtype) if plain else (tensor.shape, tensor.dtype, tensor.device.type, tensor.layout)
+
+
+def _strides(example: torch.Tensor) -> tuple[int, ...]:
+    """Those of the example, or contiguous ones where its elements share memory, which nothing could be copied to."""
+    extent = 1 + sum((size - 1) * stride for size, stride in zip(example.shape, example.stride(), strict=True))
+    return tuple(example.stride() if extent >= example.numel() else example.contiguous().stride())
 
 
 def _comparable(value: Any) -> Any:
@@ -76,9 +90,7 @@ class Specialization:
         self.example = [flat[place] for place in self.tensors]
         values = self.graph.inputs
         self.strides = {
-            value: tuple(flat[place].stride())
-            for value, place in zip(values, self.tensors, strict=True)
-            if value.is_placed
+            value: _strides(flat[place]) for value, place in zip(values, self.tensors, strict=True) if value.is_placed
         }
         self.plans: dict[int, Plan] = {}
         self.runners: dict[int, Runner] = {}

@@ -45,7 +45,7 @@ def rotated(weight: torch.Tensor, groups: int) -> torch.Tensor:
     """(K, size, *kernel) as [vector][tap][rotation][lane]: the lane's weight to the channel r on in its group."""
     size = weight.shape[1]
     taps = weight.detach().float().reshape(groups, size, size, -1)  # group, output, input, tap
-    lane = torch.arange(size)
+    lane = torch.arange(size, device="cpu")
     turns = torch.stack([taps[:, (lane + r) % size, lane] for r in range(size)])  # rotation, group, lane, tap
     padded = functional.pad(turns.flatten(1, 2), (0, 0, 0, -groups * size % lanes()))
     return padded.reshape(size, -1, lanes(), taps.shape[3]).permute(1, 3, 0, 2).contiguous()
@@ -53,7 +53,7 @@ def rotated(weight: torch.Tensor, groups: int) -> torch.Tensor:
 
 def _build(request: Request, conv: Convolution, blocking: Blocking, label: str) -> Step:
     window = Window.of(conv)
-    weight = torch.cat([rotated(conv.weight, conv.groups).flatten(), torch.zeros(conv.weight.shape[0])])
+    weight = torch.cat([rotated(conv.weight, conv.groups).flatten(), conv.weight.new_zeros(conv.weight.shape[0])])
     scratch = request.threads * table_bytes(window.taps, blocking.rows)
     return product_step(
         "conv_grouped", label, request, weight, conv.bias, window, blocking, scratch, groups=conv.groups

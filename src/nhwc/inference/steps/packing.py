@@ -85,7 +85,7 @@ def packed(matrices: torch.Tensor, vectors: int, zeros: int = 0) -> torch.Tensor
     """
     groups, *depth, columns = matrices.shape
     panels, rows = Panels(columns, vectors), math.prod(depth)
-    room = torch.zeros(groups * rows * panels.padded + zeros)
+    room = torch.zeros(groups * rows * panels.padded + zeros, dtype=torch.float32, device="cpu")
     of_group = room[: groups * rows * panels.padded].view(groups, rows * panels.padded)
     first = 0
     for count, width in panels.parts:

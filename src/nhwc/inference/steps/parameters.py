@@ -22,7 +22,7 @@ def is_in_rows(request: Request) -> bool:
 
 def pack_bias(bias: torch.Tensor | None, channels: int) -> torch.Tensor:
     """(K,) or None as floats for whole blocks of 16 channels."""
-    given = torch.zeros(channels) if bias is None else bias.detach().float()
+    given = torch.zeros(channels, dtype=torch.float32, device="cpu") if bias is None else bias.detach().float()
     return functional.pad(given, (0, -channels % PACK)).contiguous()
 
 

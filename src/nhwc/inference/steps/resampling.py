@@ -47,21 +47,26 @@ class Positions:
         return self.low, self.high, self.share
 
 
+def _single(value: float) -> torch.Tensor:
+    """A number in float32, in which torch computes the positions of nearest neighbours."""
+    return torch.tensor(value, dtype=torch.float32, device="cpu")
+
+
 def nearest(inputs: int, outputs: int, scale: float | None) -> Positions:
     """scale: as the user gave it, or None for that of the sizes.
 
     >>> nearest(3, 6, None).low.tolist()
     [0, 0, 1, 1, 2, 2]
     """
-    steps = torch.arange(outputs)
+    steps = torch.arange(outputs, device="cpu")
     if outputs == 2 * inputs:
         low = steps // 2
     elif outputs == inputs:
         low = steps
     else:
-        step = torch.tensor(1.0 / scale) if scale else torch.tensor(float(inputs)) / outputs
+        step = _single(1.0 / scale) if scale else _single(float(inputs)) / outputs
         low = (steps.float() * step).floor().long().clamp_(max=inputs - 1)
-    return Positions(low, low, torch.zeros(outputs))
+    return Positions(low, low, torch.zeros(outputs, dtype=torch.float32, device="cpu"))
 
 
 def linear(inputs: int, outputs: int, scale: float | None, align_corners: bool) -> Positions:
@@ -70,7 +75,7 @@ def linear(inputs: int, outputs: int, scale: float | None, align_corners: bool) 
     >>> linear(2, 4, None, False).share.tolist()
     [0.0, 0.25, 0.75, 0.0]
     """
-    steps = torch.arange(outputs, dtype=torch.float64)
+    steps = torch.arange(outputs, dtype=torch.float64, device="cpu")
     if outputs == inputs:
         places = steps
     elif align_corners:

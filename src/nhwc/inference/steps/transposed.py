@@ -64,7 +64,7 @@ def _packed_phases(conv: Convolution, window: Window, zeros: int, vectors: int) 
     for depth, height, width in itertools.product(*phases):
         taps = volume[:, :, :, depth][:, :, :, :, height][..., width].flatten(3)
         parts.append(packed(taps.permute(0, 3, 1, 2), vectors))
-    return torch.cat([*parts, torch.zeros(zeros)])
+    return torch.cat([*parts, torch.zeros(zeros, dtype=torch.float32, device="cpu")])
 
 
 def _build(request: Request, conv: Convolution, blocking: Blocking, weights: Callable[[int], torch.Tensor]) -> Step:

@@ -72,7 +72,7 @@ def weight_matrix(tile: int) -> torch.Tensor:
         # F(2) takes its first row of B^T with the other sign, as winograd.h does
         sign = -1.0 if tile == 2 and point == 0 else 1.0
         rows.append([sign * point**power / distance for power in range(3)])
-    return torch.tensor([*rows, [0.0, 0.0, 1.0]], dtype=torch.float64)
+    return torch.tensor([*rows, [0.0, 0.0, 1.0]], dtype=torch.float64, device="cpu")
 
 
 def transformed(weight: torch.Tensor, tile: int, groups: int) -> torch.Tensor:
