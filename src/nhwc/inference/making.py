@@ -8,6 +8,7 @@ from typing import Any
 
 import torch
 
+from nhwc.errors import EngineError
 from nhwc.inference.buckets import resized
 from nhwc.inference.choosing import Chooser, Progress
 from nhwc.inference.contents import Contents, Origin
@@ -20,7 +21,7 @@ from nhwc.inference.specialization import Specialization
 class Wishes:
     """exact: no algorithm that changes the rounding of single products. budget_s: for timing algorithms. threads: how
     many it is tuned for, by default as many as torch has. shapes: further example arguments, a sequence for each.
-    batches: batch sizes besides the example's.
+    batches: batch sizes besides the example's. Raises EngineError for what makes no sense.
     """
 
     exact: bool = False
@@ -28,6 +29,14 @@ class Wishes:
     threads: int | None = None
     shapes: Sequence[Sequence[Any]] = ()
     batches: Sequence[int] = ()
+
+    def __post_init__(self) -> None:
+        if isinstance(self.batches, int) or not all(type(each) is int and each > 0 for each in self.batches):
+            raise EngineError(f"batches={self.batches!r}: give a list of whole numbers above 0, such as batches=[1, 8]")
+        if not self.budget_s >= 0:
+            raise EngineError(f"budget_s={self.budget_s!r}: give seconds, 0 or more")
+        if self.threads is not None and self.threads < 1:
+            raise EngineError(f"threads={self.threads!r}: give 1 or more, or None for as many as torch has")
 
 
 def contents_for(
@@ -40,6 +49,7 @@ def contents_for(
     progress: Progress,
 ) -> Contents:
     """What an engine of the model runs. Raises EngineError for a model that cannot be captured."""
+    _require_module(model, args, kwargs)
     chooser = chooser_for(origin.processor, wishes.budget_s)
     count = wishes.threads or torch.get_num_threads()
 
@@ -53,6 +63,15 @@ def contents_for(
     buckets = tuple(built(*resized((args, kwargs), batch)) for batch in sorted(set(wishes.batches)))
     chooser.measured.save()
     return Contents(made, buckets, accuracy, target or type(model).__name__, origin)
+
+
+def _require_module(model: object, args: Sequence[Any], kwargs: Mapping[str, Any]) -> None:
+    if not isinstance(model, torch.nn.Module):
+        raise EngineError(
+            f"an engine is made of a torch.nn.Module, not of a {type(model).__name__}; wrap it in a module"
+        )
+    if not args and not kwargs:
+        raise EngineError("give example inputs: nhwc.engine(model, *inputs); their shapes are what it is built for")
 
 
 def chooser_for(processor: str, budget_s: float) -> Chooser:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 from typing import Any
@@ -132,6 +132,17 @@ class Engine(torch.nn.Module):
         """Stay in evaluation mode. Raises EngineError for ``mode=True``."""
         if mode:
             raise EngineError("an engine cannot be trained; train the model that it was built from, and build it again")
+        return self
+
+    def _apply(self, fn: Callable[[torch.Tensor], torch.Tensor], recurse: bool = True) -> Engine:
+        """What half(), to() and the like do: nothing here, or EngineError where they ask for a change."""
+        del recurse
+        asked = fn(torch.zeros(1, dtype=torch.float32, device="cpu"))
+        if asked.dtype != torch.float32 or asked.device.type != "cpu":
+            raise EngineError(
+                f"an engine computes in float32 on the CPU and cannot become {asked.dtype} on {asked.device.type}; "
+                "convert the model, and call that"
+            )
         return self
 
     def extra_repr(self) -> str:

@@ -349,3 +349,19 @@ def test_released_engines_hold_no_weights_of_the_model(picture: torch.Tensor, tm
         nhwc.load_engine(elsewhere(kept.save(tmp_path / "net.engine"), tmp_path, instruction_set="sse9"))
     told = nhwc.engine(net, picture, kwargs={"scale": 1.0}, budget_s=0.0, keep_model=False)
     assert told.original is None
+
+
+def test_lists_among_a_call_are_data(tmp_path: Path) -> None:
+    class Flipped(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.conv = nn.Conv2d(3, 4, 3)
+
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            flipped: torch.Tensor = self.conv(x).flip(3).std((2, 3))
+            return flipped
+
+    x = torch.randn(1, 3, 9, 9)
+    fast = nhwc.engine(Flipped().eval(), x, budget_s=0)
+    fast.save(tmp_path / "flipped.engine")
+    assert torch.equal(nhwc.load_engine(tmp_path / "flipped.engine")(x), fast(x))

@@ -9,6 +9,7 @@ from dataclasses import fields
 from typing import Any
 
 import torch
+from torch.fx.immutable_collections import immutable_dict, immutable_list
 
 from nhwc.errors import EngineError
 from nhwc.inference import operations
@@ -85,17 +86,19 @@ class Writer:
             return {"tensor": self.constants.add(value)}
         if isinstance(value, torch.device):
             return {"device": str(value)}
-        if type(value) is list:
+        if type(value) in (list, immutable_list):
             return [self.value(each, call) for each in value]
         if type(value) is tuple:
             return {"tuple": [self.value(each, call) for each in value]}
-        if type(value) is dict:
+        if type(value) in (dict, immutable_dict):
             return {"dict": [[key, self.value(each, call)] for key, each in value.items()]}
         for kind, name in _ATTRIBUTES.items():
             if isinstance(value, kind):
                 return {name: str(value).removeprefix("torch.")}
         taker = "an operation" if call is None else call.name
-        raise EngineError(f"the engine cannot be saved: {taker} takes a {type(value).__name__}, which is no plain data")
+        raise EngineError(
+            f"the engine cannot be saved: {taker} takes a value of type {type(value).__name__}, which is no plain data"
+        )
 
 
 class Reader:

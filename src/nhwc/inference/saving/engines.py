@@ -146,7 +146,7 @@ def _contents(document: Mapping[str, Any], reader: Reader, origin: Origin, *, wi
 
 def _specialization(document: Mapping[str, Any], reader: Reader, with_steps: bool, has_weights: bool) -> Loaded:
     arguments = [
-        torch.empty(each["shape"], dtype=reader.value(each["dtype"]), device="meta")
+        torch.empty((), dtype=reader.value(each["dtype"]), device="cpu").expand(each["shape"])
         if "shape" in each
         else reader.value(each["value"])
         for each in document["signature"]
