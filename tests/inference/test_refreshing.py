@@ -116,3 +116,81 @@ def test_calls_meanwhile_see_the_old_or_the_new_weights() -> None:
         each.join()
     assert not torch.allclose(old, new)
     assert wrong == []
+
+
+def layers(*more: nn.Module) -> nn.Module:
+    return nn.Sequential(nn.Conv2d(3, 4, 3), *more).eval()
+
+
+@pytest.mark.parametrize(
+    ("one", "other", "words"),
+    [
+        (lambda: layers(nn.ReLU()), lambda: layers(nn.Tanh()), r"the model has aten\.tanh.* in 1, .* has aten\.relu"),
+        (lambda: layers(nn.ReLU()), lambda: layers(nn.ReLU(), nn.ReLU()), r"the model has aten\.relu.* in 2, "),
+        (lambda: layers(nn.ReLU(), nn.ReLU()), lambda: layers(nn.ReLU()), r"has aten\.relu.* in 2 there"),
+        (lambda: layers(nn.ELU(1.0)), lambda: layers(nn.ELU(0.5)), r"the model has aten\.elu\.default\(%\d+, 0\.5"),
+        (
+            lambda: nn.Conv2d(4, 4, 3, padding=1).eval(),
+            lambda: nn.Conv2d(4, 4, 3, padding=2, dilation=2).eval(),
+            r"the model has aten\.conv2d\.default\(.*\[2, 2\], \[2, 2\]",
+        ),
+    ],
+    ids=["activation", "longer", "shorter", "argument", "dilation"],
+)
+def test_other_operators_with_the_same_weights_are_refused(one: Any, other: Any, words: str) -> None:
+    model = one()
+    x = torch.randn(1, 4 if isinstance(model, nn.Conv2d) else 3, 9, 9)
+    engine = nhwc.engine(model, x, budget_s=0.0)
+    before = engine(x)
+    with pytest.raises(EngineError, match=words):
+        engine.refresh(other())
+    assert torch.equal(engine(x), before)
+
+
+class Scaled(nn.Module):
+    """Holds a tensor that is no parameter and no buffer, and takes a number."""
+
+    def __init__(self, scale: float) -> None:
+        super().__init__()
+        self.layer = nn.Conv2d(3, 3, 1)
+        self.scale = torch.full((3, 1, 1), scale)
+
+    def forward(self, x: torch.Tensor, number: float = 1.0) -> torch.Tensor:
+        result: torch.Tensor = self.layer(x) * self.scale + number
+        return result
+
+
+def test_tensors_that_are_plain_attributes_are_picked_up() -> None:
+    x = torch.randn(1, 3, 9, 9)
+    engine = nhwc.engine(Scaled(1.0).eval(), x, kwargs={"number": 2.0}, budget_s=0.0)
+    other = Scaled(3.0).eval()
+    engine.refresh(other)
+    with torch.no_grad():
+        torch.testing.assert_close(engine(x, number=2.0), other(x, number=2.0))
+
+
+def tied(are_tied: bool) -> nn.Module:
+    first, second = nn.Conv2d(3, 3, 1), nn.Conv2d(3, 3, 1)
+    if are_tied:
+        second.weight = first.weight
+    return nn.Sequential(first, nn.ReLU(), second).eval()
+
+
+@pytest.mark.parametrize(("built", "later"), [(True, False), (False, True)])
+def test_weights_tied_or_untied_since_are_refused(built: bool, later: bool) -> None:
+    engine = nhwc.engine(tied(built), torch.randn(1, 3, 9, 9), budget_s=0.0)
+    with pytest.raises(
+        EngineError, match=r"the model has aten\.conv2d\.default\(.* in 0 there; build the engine again"
+    ):
+        engine.refresh(tied(later))
+    engine.refresh(tied(built))
+
+
+def test_a_batch_norm_that_shifts_since_is_refused_with_the_reason() -> None:
+    def before_padding() -> nn.Module:
+        return nn.Sequential(nn.BatchNorm2d(3), nn.Conv2d(3, 4, 3, padding=1)).eval()
+
+    x = torch.randn(1, 3, 9, 9)
+    engine = nhwc.engine(before_padding(), x, budget_s=0.0)
+    with pytest.raises(EngineError, match=r"with these weights 0 folds .* batch norm before a padded convolution"):
+        engine.refresh(with_statistics(before_padding()))

@@ -9,6 +9,7 @@ import torch
 from torch.utils import _pytree as pytree
 
 from nhwc.errors import EngineError
+from nhwc.inference.graph import Value
 from nhwc.inference.loaded import Loaded
 from nhwc.inference.specialization import Specialization, signature_of
 
@@ -34,6 +35,16 @@ def resized(arguments: Arguments, batch: int) -> tuple[Sequence[Any], Mapping[st
     return args, kwargs
 
 
+def sizes_to_build(arguments: Arguments, batches: Sequence[int]) -> list[int]:
+    """The batch sizes to build besides the example's: the wanted ones, and half the example's where it alone is wanted.
+
+    One size does not tell what of the outputs goes with the batch.
+    """
+    size = _batch_of(pytree.tree_leaves((tuple(arguments[0]), dict(arguments[1]))))
+    others = sorted(set(batches) - {size})
+    return others if others or not batches or size is None or size == 1 else [size // 2]
+
+
 def _batch_of(flat: Sequence[Any]) -> int | None:
     sizes = [each.shape[0] for each in flat if isinstance(each, torch.Tensor) and each.dim() > 0]
     return sizes[0] if sizes and sizes[0] > 0 else None
@@ -46,12 +57,13 @@ def _has_batch(each: Any, size: int) -> bool:
 class Buckets:
     """Finds the engine for a batch, fills the batch up, runs it, and cuts its outputs.
 
-    What of the outputs goes with the batch is told by comparing the first engine with one of another batch size.
+    What of the outputs goes with the batch is told by comparing engines of different batch sizes: there must be two.
+    Raises EngineError for an output that goes with the batch in any way but as its first size.
     """
 
     def __init__(self, first: Specialization | Loaded, others: Sequence[Specialization | Loaded]) -> None:
         self.all = sorted((first, *others), key=_batch)
-        self.batched_outputs = _differing(self.all[0], self.all[-1])
+        self.batched_outputs = _batched(self.all)
 
     def run(self, flat: Sequence[Any]) -> Any:
         """The outputs, as the model structures them; None where no engine fits."""
@@ -84,13 +96,34 @@ def _filled(tensor: torch.Tensor, batch: int) -> torch.Tensor:
     return filled
 
 
-def _differing(small: Specialization | Loaded, large: Specialization | Loaded) -> list[bool]:
-    """For every output whether its first size is the batch in both."""
-    pairs = zip(small.graph.outputs, large.graph.outputs, strict=True)
+def _batched(ready: Sequence[Specialization | Loaded]) -> list[bool]:
+    """For every output whether its first size is the batch; the others must be the same for all batches.
+
+    Raises EngineError for an output that goes with the batch in another way.
+    """
+    batches = [_batch(each) for each in ready]
     return [
-        getattr(one, "shape", None) is not None
-        and bool(one.shape)
-        and one.shape[0] == _batch(small)
-        and other.shape[0] == _batch(large)
-        for one, other in pairs
+        _is_batched(place, outputs, batches)
+        for place, outputs in enumerate(zip(*(each.graph.outputs for each in ready), strict=True))
     ]
+
+
+def _is_batched(place: int, outputs: Sequence[Any], batches: Sequence[int]) -> bool:
+    if all(isinstance(each, Value) and each.shape is not None for each in outputs):
+        shapes = [each.sizes for each in outputs]
+        if all(shape == (batch, *shapes[0][1:]) for shape, batch in zip(shapes, batches, strict=True)):
+            return True
+        if len(set(shapes)) == 1:
+            return False
+        told = [f"of shape {shape}" for shape in shapes]
+    elif any(isinstance(each, Value) for each in outputs):
+        told = ["of a shape that is known only while it runs"] * len(outputs)
+    elif all(each == outputs[0] for each in outputs):
+        return False
+    else:
+        told = [repr(each) for each in outputs]
+    raise EngineError(
+        f"batches: output {place} of the model is {told[0]} for a batch of {batches[0]}, {told[-1]} for one of "
+        f"{batches[-1]}, so that rows which fill a batch up cannot be cut off again; give an example of each size "
+        "instead (shapes=)"
+    )

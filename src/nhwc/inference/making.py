@@ -9,7 +9,7 @@ from typing import Any
 import torch
 
 from nhwc.errors import EngineError
-from nhwc.inference.buckets import resized
+from nhwc.inference.buckets import resized, sizes_to_build
 from nhwc.inference.choosing import Chooser, Progress
 from nhwc.inference.contents import Contents, Origin
 from nhwc.inference.measurements import Measurements, folder
@@ -60,7 +60,7 @@ def contents_for(
 
     made = tuple(built(each, kwargs) for each in (tuple(args), *map(tuple, wishes.shapes)))
     accuracy = settle(made[0], model, args, kwargs, count, progress)
-    buckets = tuple(built(*resized((args, kwargs), batch)) for batch in sorted(set(wishes.batches)))
+    buckets = tuple(built(*resized((args, kwargs), batch)) for batch in sizes_to_build((args, kwargs), wishes.batches))
     chooser.measured.save()
     return Contents(made, buckets, accuracy, target or type(model).__name__, origin)
 

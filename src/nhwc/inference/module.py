@@ -111,9 +111,10 @@ class Engine(torch.nn.Module):
     def refresh(self, model: torch.nn.Module) -> None:
         """Take the weights of ``model``, which has the architecture and the shapes of the one it was built from.
 
-        Choices stay, weights are folded and packed again. Calls that run meanwhile, in other threads, use the old
-        weights to their end. Raises EngineError where the model is another one, with the first difference, and for
-        engines without their model; the engine stays as it was then.
+        It is captured again to be compared; choices stay, weights are folded and packed again. Calls that run
+        meanwhile, in other threads, use the old weights to their end. Raises EngineError where the model is another
+        one, with the first difference, where its weights fold into other operations, and for engines without their
+        model; the engine stays as it was then.
         """
         old = self._contents
         fresh = [refreshed(each, model) for each in old.specializations]

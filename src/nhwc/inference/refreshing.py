@@ -1,4 +1,4 @@
-"""New weights for an engine that stands: captured once, folded and packed again, the choices as they were."""
+"""New weights for an engine that stands: captured and compared, folded and packed again, the choices as they were."""
 
 from __future__ import annotations
 
@@ -7,28 +7,29 @@ import ctypes
 import operator
 import threading
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import replace
+from itertools import zip_longest
 from typing import Any
 
 import torch
+from torch.fx import Node as FxNode
+from torch.fx.node import map_arg
+from torch.utils import _pytree as pytree
 
 from nhwc.errors import EngineError
 from nhwc.inference import blocks, capture
 from nhwc.inference.building import Plan, plan, runner
 from nhwc.inference.choosing import Choice, Chooser
 from nhwc.inference.graph import Graph
-from nhwc.inference.importing import imported
 from nhwc.inference.items import Item
 from nhwc.inference.loaded import Loaded
-from nhwc.inference.passes import simplify
-from nhwc.inference.specialization import Specialization
+from nhwc.inference.specialization import Specialization, graph_of
 from nhwc.inference.steps.registry import Candidate, Request
 
 
 def refreshed(of: Specialization | Loaded, model: torch.nn.Module) -> Specialization:
     """The same with the weights of another state of the model; ``of`` stays as it is.
 
-    Raises EngineError where the model has other weights than the one that was captured.
+    Raises EngineError where the model computes something else than the one that was captured, or has other shapes.
     """
     if isinstance(of, Loaded):
         raise EngineError(
@@ -36,12 +37,15 @@ def refreshed(of: Specialization | Loaded, model: torch.nn.Module) -> Specializa
             "build it again from the model"
         )
     capture.require_evaluation(model)
-    constants = {**of.captured.constants, **{node: _weight(of, model, node) for node in of.captured.names}}
-    found = replace(of.captured, constants=constants)
+    for node in of.captured.names:
+        _require_weight(of, model, node)
+    flat: list[Any] = list(of.captured.fixed)
+    for place, tensor in zip(of.tensors, of.example, strict=True):
+        flat[place] = tensor
+    args, kwargs = pytree.tree_unflatten(flat, of.captured.in_spec)
+    found, graph = graph_of(model, args, kwargs)
+    _require_same_operators(of.captured, found)
     with torch.no_grad():
-        graph = imported(found, found.root)
-        assert graph is not None, "it was made functional when it was captured"
-        simplify(graph)
         blocks.repeat(graph, of.joined)
         _require_alike(of.graph, graph)
         nodes = dict(zip(of.graph.nodes, graph.nodes, strict=True))
@@ -60,7 +64,7 @@ def refreshed(of: Specialization | Loaded, model: torch.nn.Module) -> Specializa
     return fresh
 
 
-def _weight(of: Specialization, model: torch.nn.Module, node: Any) -> torch.Tensor:
+def _require_weight(of: Specialization, model: torch.nn.Module, node: FxNode) -> None:
     name, old = of.captured.names[node], of.captured.constants[node]
     try:
         new: Any = operator.attrgetter(name)(model)
@@ -71,13 +75,50 @@ def _weight(of: Specialization, model: torch.nn.Module, node: Any) -> torch.Tens
         raise EngineError(
             f"{name} is {found}, and the engine was built for {old.dtype} {tuple(old.shape)}; build it again"
         )
-    return new.detach().clone()
+
+
+def _require_same_operators(old: capture.Captured, new: capture.Captured) -> None:
+    """Raise EngineError with the first operator, argument, constant or output that differs."""
+    for one, other in zip_longest(_operators(old), _operators(new), fillvalue=("nothing", "")):
+        if one[0] != other[0]:
+            raise EngineError(
+                f"the model has {other[0]}{other[1]}, and the one that the engine was built from has {one[0]}{one[1]} "
+                "there; build the engine again"
+            )
+    if old.out_spec != new.out_spec:
+        raise EngineError("the model nests its outputs in another way; build the engine again")
+
+
+def _operators(of: capture.Captured) -> list[tuple[str, str]]:
+    """For every node what it computes from which earlier ones, and where it comes from."""
+    numbers = {node: f"%{number}" for number, node in enumerate(of.nodes)}
+    found = []
+    for node in of.nodes:
+        path = capture.module_path(node)
+        if node.op == "placeholder":
+            value = node.meta.get("val")
+            if isinstance(value, torch.Tensor):
+                what = (
+                    f"a {value.dtype} of shape {tuple(value.shape)} ({'weights' if node in of.constants else 'given'})"
+                )
+            else:
+                what = f"the argument {value!r}"
+            path = of.names.get(node, path)
+        else:
+            arguments: Any = map_arg((node.args, node.kwargs), numbers.__getitem__)
+            what = f"{node.target}{arguments[0]!r}{arguments[1] or ''}".replace("'", "")
+        found.append((what, f" in {path}" if path else ""))
+    return found
 
 
 def _require_alike(old: Graph, new: Graph) -> None:
-    kinds = [[type(node.work) for node in graph.nodes] for graph in (old, new)]
-    if kinds[0] != kinds[1]:
-        raise EngineError("with these weights the model folds into other operations; build the engine again")
+    for one, other in zip_longest(old.nodes, new.nodes):
+        if one is None or other is None or type(one.work) is not type(other.work):
+            path = (other or one).path or "the model"
+            raise EngineError(
+                f"with these weights {path} folds into other operations than before, as where a batch norm before a "
+                "padded convolution shifts and did not shift when the engine was built; build the engine again"
+            )
 
 
 class _Kept(Chooser):

@@ -287,6 +287,21 @@ def test_a_damaged_file_is_told_in_one_sentence(saved: Path, tmp_path: Path, dam
     assert "\n" not in str(raised.value)
 
 
+@pytest.mark.parametrize("where", ["first", "middle", "last"])
+def test_a_changed_bit_of_any_weight_is_found(saved: Path, tmp_path: Path, where: str) -> None:
+    content = bytearray(saved.read_bytes())
+    begin = 8 + int.from_bytes(content[:8], "little")
+    header = json.loads(content[8:begin])
+    ends = [each["data_offsets"] for name, each in header.items() if name.startswith("constant.")]
+    largest = max(ends, key=lambda each: each[1] - each[0])
+    place = {"first": 0, "middle": sum(largest) // 2, "last": max(end for _, end in ends) - 1}[where]
+    content[begin + place] ^= 4
+    path = tmp_path / "damaged.engine"
+    path.write_bytes(content)
+    with pytest.raises(SchemaError, match=r"is damaged .its weights are not what was written.; build the engine"):
+        nhwc.load_engine(path)
+
+
 def test_other_safetensors_and_newer_files_are_refused(saved: Path, tmp_path: Path) -> None:
     from safetensors.torch import save_file
 

@@ -14,7 +14,7 @@ import torch
 
 from nhwc.errors import EngineError, SchemaError
 from nhwc.inference.native import ALIGNMENT_BYTES
-from nhwc.inference.saving.constants import TYPES, memory_of
+from nhwc.inference.saving.constants import TYPES, checksum, memory_of
 
 FORMAT = "nhwc-engine"
 _REMEDY = "build the engine and save it again"
@@ -23,7 +23,7 @@ _REMEDY = "build the engine and save it again"
 def write(path: Path, document: dict[str, Any], tensors: Sequence[torch.Tensor]) -> None:
     """Replace the file at ``path``. Raises EngineError where it cannot be written; what was there stays then."""
     text = json.dumps(document, separators=(",", ":"), allow_nan=False)
-    metadata = {"format": FORMAT, "checksum": _checksum(text), "document": text}
+    metadata = {"format": FORMAT, "checksum": _checksum(text), "constants": checksum(tensors), "document": text}
     header, gaps = _header(metadata, tensors)
     fresh = path.with_name(f".{path.name}.{uuid.uuid4().hex}")
     try:
@@ -45,9 +45,9 @@ def write(path: Path, document: dict[str, Any], tensors: Sequence[torch.Tensor])
 
 
 def read(path: Path) -> tuple[dict[str, Any], list[torch.Tensor]]:
-    """The document and the constants, which stay in the file until they are read.
+    """The document and the constants, which stay in the file: mapped, and read once here for their checksum.
 
-    Raises SchemaError where it is no engine of ours or is damaged.
+    Raises SchemaError where it is no engine of ours, or the document or the constants are not what was written.
     """
     from safetensors import SafetensorError, safe_open
 
@@ -68,6 +68,8 @@ def read(path: Path) -> tuple[dict[str, Any], list[torch.Tensor]]:
     text = metadata.get("document", "")
     if metadata.get("checksum") != _checksum(text):
         raise SchemaError(f"{where} is damaged (its plan is not what was written); {_REMEDY}")
+    if metadata.get("constants") != checksum(tensors):
+        raise SchemaError(f"{where} is damaged (its weights are not what was written); {_REMEDY}")
     document: dict[str, Any] = json.loads(text)
     return document, tensors
 
