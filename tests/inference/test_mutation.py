@@ -99,3 +99,30 @@ def through_meshgrid(x: torch.Tensor) -> torch.Tensor:
 def test_views_that_no_schema_declares_are_refused(function: Callable[[torch.Tensor], torch.Tensor]) -> None:
     with pytest.raises(EngineError, match="does not declare"):
         fast(Of(function), torch.ones(2, 4, 4, 4))
+
+
+@pytest.mark.parametrize(
+    "second",
+    [
+        torch.clone,
+        lambda y: y.permute(0, 2, 3, 1).reshape(2, -1),
+        lambda y: torch.cat([y], 1),
+        lambda y: torch.nn.functional.pad(y, (0, 0)),
+    ],
+    ids=["clone", "reshape", "cat", "pad"],
+)
+def test_what_eager_returns_in_two_memories_is_in_two(second: Callable[[torch.Tensor], torch.Tensor]) -> None:
+    conv = torch.nn.Conv2d(3, 4, 1).eval()
+
+    def function(x: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+        y = x + 1
+        return y, second(y)
+
+    x = torch.randn(2, 3, 4, 4)
+    engine = fast(torch.nn.Sequential(conv, Of(function)).eval(), x)
+    first, other = engine(x)
+    expected = function(conv(x))
+    first.fill_(7)
+    torch.testing.assert_close(other, expected[1])
+    again = engine(x)
+    torch.testing.assert_close(again[0], expected[0])

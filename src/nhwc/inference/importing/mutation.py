@@ -89,7 +89,7 @@ def _tells_nothing(node: FxNode) -> bool:
     made = _tensors(node.meta.get("val"))
     given = _tensors([each.meta.get("val") for each in node.all_input_nodes])
     # private, as of torch 2.11 to 2.14
-    return any(torch._C._is_alias_of(one, other) for one in made for other in given)
+    return any(torch._C._is_alias_of(one, other) for one in made for other in given)  # type: ignore[attr-defined]
 
 
 def _tensors(held: Any) -> list[torch.Tensor]:
