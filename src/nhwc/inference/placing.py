@@ -22,7 +22,6 @@ from nhwc.inference.layout import (
     Place,
     constant_place,
     default_order,
-    is_dense,
     order_of,
     strides_in,
     with_axis_innermost,
@@ -52,6 +51,7 @@ class Placer:
         self.items: list[Item] = []
         self.places: dict[Value, Place] = {}
         self._copies: dict[tuple[Any, ...], Place] = {}
+        self._returned_as: dict[Buffer, Value] = {}
         self._parts: set[tuple[Buffer, int, Buffer, int]] = set()  # copied into joined buffers
         for value in graph.inputs:
             if value.is_placed:
@@ -254,13 +254,13 @@ class Placer:
         return constant_place(constant.permute(order).contiguous().permute(back))
 
     def _returned(self, value: Value) -> Value:
-        """A value that the graph returns: in memory of its own, whole."""
+        """A value that the graph returns: in memory of its own, whole, which no other one is returned in."""
         place = self.places[value]
         memory = place.buffer.memory
-        if memory is Memory.ARENA and place.is_whole() and is_dense(place.shape, place.strides):
-            place.buffer.memory = Memory.OUTPUT
-            return value
-        if memory in {Memory.OUTPUT, Memory.FOREIGN} and place.is_whole():
+        if memory is Memory.ARENA and place.is_whole():
+            memory = place.buffer.memory = Memory.OUTPUT
+        whole = memory in {Memory.OUTPUT, Memory.FOREIGN} and place.is_whole()
+        if whole and self._returned_as.setdefault(place.buffer, value) is value:
             return value
         fresh = Value(f"{value.name}.returned", value.sizes, torch.float32)
         node = Node(Copy(), [value], fresh)

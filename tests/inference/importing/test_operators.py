@@ -190,3 +190,11 @@ def test_a_size_known_only_at_run_time() -> None:
 def test_no_batch_at_all() -> None:
     layer = nn.Sequential(nn.Conv2d(6, 4, 3), nn.ReLU(), nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(4, 2)).eval()
     assert fast(layer, picture(0, 6, 9, 7))(picture(0, 6, 9, 7)).shape == (0, 2)
+
+
+@pytest.mark.parametrize("exponent", [0.5, -0.5, 0.25, -1, 3])
+def test_powers_of_what_has_no_root(exponent: float) -> None:
+    x = torch.tensor([[-float("inf"), -1.0, -0.0, 0.0, 4.0, float("inf")]])
+    result, expected = fast(Of(lambda x: x**exponent), x)(x), x**exponent
+    torch.testing.assert_close(result, expected, equal_nan=True)
+    assert torch.equal(result.signbit() & ~result.isnan(), expected.signbit() & ~expected.isnan())

@@ -93,6 +93,8 @@ def _power(build: Builder, node: FxNode, given: Mapping[str, Any]) -> Value | No
         return None
     if exponent == 2:
         return _unary(build, node, given["self"], Term("multiply", (0, 0)))
+    if abs(exponent) == 0.5:  # torch's way, which C's pow leaves at -inf and -0
+        return _unary(build, node, given["self"], Term("sqrt" if exponent > 0 else "rsqrt", (0,)))
     return _unary(build, node, given["self"], Term("power", (0,), value=float(exponent)))
 
 

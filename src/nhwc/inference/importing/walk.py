@@ -10,7 +10,7 @@ import torch
 from torch.fx import Node as FxNode
 
 from nhwc.inference.capture import Captured
-from nhwc.inference.graph import Call, Graph, Value
+from nhwc.inference.graph import Call, Graph, Value, View
 from nhwc.inference.importing.constancy import constant_nodes, is_filled, stand_in
 from nhwc.inference.importing.mutation import make_functional
 from nhwc.inference.importing.registry import Builder, importer_of, slotted
@@ -37,11 +37,23 @@ def imported(captured: Captured, root: torch.nn.Module) -> Graph | None:
             build.known[node] = _of_constant(node.name, held)
         elif node.op == "call_function":
             build.known[node] = _computed(build, node) if node in constant else _imported(build, node)
-    outputs = [build.known[each] if isinstance(each, FxNode) else each for each in captured.outputs]
+    outputs = _returned(build, captured)
     graph = Graph(inputs, build.nodes, outputs)
     graph.prune()
     graph.check()
     return graph
+
+
+def _returned(build: Builder, captured: Captured) -> list[Any]:
+    """The outputs; what two operators returned is two values, since eager may keep them apart."""
+    returned: dict[Value, FxNode] = {}
+    outputs: list[Any] = []
+    for node in captured.outputs:
+        held = build.known[node] if isinstance(node, FxNode) else node
+        if isinstance(held, Value) and held.is_placed and returned.setdefault(held, node) is not node:
+            held = build.emit(View(lambda tensor: tensor.view(tensor.shape), "apart"), [held], node)
+        outputs.append(held)
+    return outputs
 
 
 def _placeholder(node: FxNode, captured: Captured) -> Value:
