@@ -94,8 +94,8 @@ def engine(
 def load_engine(path: str | Path, *, budget_s: float = 15.0, progress: Progress | None = None) -> Engine:
     """The engine that ``engine.save(path)`` wrote: ready in milliseconds, without the model's code.
 
-    Weights are checked for damage and stay in the file, mapped. Where the steps cannot run here (another instruction set, another
-    nhwc), algorithms are chosen anew, within ``budget_s`` seconds; the engine can be saved again then.
+    Weights are checked for damage and stay in the file, mapped. Where the steps cannot run here (another instruction
+    set, another nhwc), algorithms are chosen anew, within ``budget_s`` seconds; the engine can be saved again then.
 
     Raises SchemaError for a file that is not ours, is damaged or comes from a newer nhwc; EngineError where it can not
     run here, with the reason.
