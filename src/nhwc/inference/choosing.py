@@ -5,7 +5,7 @@ from __future__ import annotations
 import ctypes
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field, fields, is_dataclass
+from dataclasses import dataclass, fields, is_dataclass
 from typing import Any
 
 import torch
@@ -42,7 +42,6 @@ class Chooser:
     measured: Measurements
     budget_s: float
     spent_s: float = 0.0
-    known: dict[str, dict[str, float]] = field(default_factory=dict)
 
     def choose(
         self,
@@ -58,36 +57,36 @@ class Chooser:
         """
         if len(found) == 1:
             return Choice(found[0].label, found[0].build(), {}, request.exact)
-        key = request_key(request)
-        times = self.known.get(key) or self.measured.get(key)
-        built: dict[str, Step] = {}
-        asked = {each.label for each in found}
-        if not times or (self.spent_s < self.budget_s and not asked <= set(times)) or not asked & set(times):
-            if self.spent_s >= self.budget_s:
-                return Choice(found[0].label, found[0].build(), {}, request.exact)
-            start = time.perf_counter()
-            refill()
-            times, built = self._timed(request, found, table)
-            self.spent_s += time.perf_counter() - start
-            self.measured.put(key, times)
-        self.known[key] = times
-        label = min((each.label for each in found if each.label in times), key=lambda each: times[each])
-        step = built.get(label) or next(each for each in found if each.label == label).build()
-        return Choice(label, step, times, request.exact)
+        times, built = self._times(request, found, table, refill)
+        known = [each for each in found if each.label in times]
+        best = min(known, key=lambda each: times[each.label]) if known else found[0]
+        return Choice(best.label, built.get(best.label) or best.build(), times if known else {}, request.exact)
 
     def least_ms(
         self, request: Request, found: Sequence[Candidate], table: ctypes.Array[ctypes.c_void_p]
     ) -> float | None:
         """What the fastest candidate takes; None without candidates, and where the budget is spent."""
+        times, _ = self._times(request, found, table, lambda: None)
+        return min((times[each.label] for each in found if each.label in times), default=None)
+
+    def _times(
+        self,
+        request: Request,
+        found: Sequence[Candidate],
+        table: ctypes.Array[ctypes.c_void_p],
+        refill: Callable[[], None],
+    ) -> tuple[dict[str, float], dict[str, Step]]:
+        """Milliseconds by label as far as the budget allows, measured now or before; and steps built on the way."""
         key = request_key(request)
-        times = self.known.get(key) or self.measured.get(key)
-        if not times and found and self.spent_s < self.budget_s:
-            start = time.perf_counter()
-            times, _ = self._timed(request, found, table)
-            self.spent_s += time.perf_counter() - start
-            self.measured.put(key, times)
-            self.known[key] = times
-        return min((times[each.label] for each in found if each.label in times), default=None) if times else None
+        times = self.measured.get(key) or {}
+        if self.spent_s >= self.budget_s or {each.label for each in found} <= times.keys():
+            return times, {}
+        start = time.perf_counter()
+        refill()
+        times, built = self._timed(request, found, table)
+        self.spent_s += time.perf_counter() - start
+        self.measured.put(key, times)
+        return times, built
 
     def _timed(
         self, request: Request, found: Sequence[Candidate], table: ctypes.Array[ctypes.c_void_p]

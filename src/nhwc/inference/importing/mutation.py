@@ -150,7 +150,7 @@ def _keeps_type(node: FxNode, functional: torch._ops.OpOverload) -> bool:
     """Whether the functional operator gives the dtype that the in place one writes."""
     given = torch.fx.node.map_arg((node.args, node.kwargs), lambda each: each.meta.get("val"))
     held = node.args[0].meta.get("val") if isinstance(node.args[0], FxNode) else None
-    tensors = [each for each in pytree.tree_leaves(given) if isinstance(each, torch.Tensor)]
+    tensors = _tensors(given)
     if not isinstance(held, torch.Tensor) or len(tensors) < len(node.all_input_nodes):
         return False
     if held.dtype == torch.float32 and all(each.dtype == torch.float32 for each in tensors):
