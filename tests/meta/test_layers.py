@@ -6,7 +6,19 @@ from pathlib import Path
 import pytest
 from meta.project import PACKAGE, imported, modules
 
-DATA = {"errors", "strides", "model", "timing", "proof", "health", "suite", "operators", "engine_report", "schema"}
+DATA = {
+    "errors",
+    "strides",
+    "model",
+    "timing",
+    "proof",
+    "health",
+    "suite",
+    "operators",
+    "engine_report",
+    "progress",
+    "schema",
+}
 MACHINE = {"machine"}
 TORCH_PARTS = {"recorder", "formats", "kernels", "ops", "measure", "data", "distributed"}
 PURE_PARTS = {"rules", "planner", "report", "suites"}

@@ -16,7 +16,6 @@ from torch.utils._pytree import tree_map
 
 from nhwc import kernels, rules
 from nhwc import report as reports
-from nhwc.api.progress import Progress, quiet
 from nhwc.api.remedies import told_without_library, with_kernels
 from nhwc.api.showing import Showing
 from nhwc.conversion import bring, converted
@@ -24,6 +23,7 @@ from nhwc.errors import ConversionError, ModelError, NhwcError, RecordingError
 from nhwc.formats import layout_of
 from nhwc.measure import Lost, replay, time_step
 from nhwc.model import Finding, Measurement, Phase, Report, Severity, Trace
+from nhwc.progress import Progress, quiet
 from nhwc.recorder import Options, run_model
 from nhwc.recorder import record as record_step
 from nhwc.recorder.modules import unwrap

@@ -13,7 +13,6 @@ from typing import Any
 import torch
 from torch import nn
 
-from nhwc.api.progress import Progress, quiet
 from nhwc.api.showing import Showing
 from nhwc.errors import ModelError, NhwcError, RegistryError
 from nhwc.machine import LoadMeter, conditions
@@ -22,6 +21,7 @@ from nhwc.measure.placement import Placement
 from nhwc.measure.runner import Contender, Limits, run_rounds
 from nhwc.measure.stability import instabilities
 from nhwc.measure.stats import FEWEST_PAIRS, judge, paired_ratio, widened
+from nhwc.progress import Progress, quiet
 from nhwc.recorder import device_of, tensors_in
 from nhwc.recorder.memory import peak_bytes
 from nhwc.recorder.state import StepGuard

@@ -10,7 +10,6 @@ from dataclasses import dataclass, replace
 
 import torch
 
-from nhwc.api.progress import Progress, quiet
 from nhwc.api.showing import Showing
 from nhwc.errors import TargetError
 from nhwc.health import AllocatorGain, Health
@@ -18,6 +17,7 @@ from nhwc.kernels import gpu, kernels, native
 from nhwc.machine import ChildError, LoadMeter, Sources, allocation, checks, environment, snapshot
 from nhwc.machine.snapshot import CompiledKernels, GpuKernels
 from nhwc.measure.stats import paired_ratio
+from nhwc.progress import Progress, quiet
 from nhwc.report.health import headline
 from nhwc.timing import Load
 

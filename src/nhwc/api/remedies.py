@@ -7,11 +7,11 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from nhwc import kernels
-from nhwc.api.progress import Progress
 from nhwc.kernels import Kernel, native, replacing
 from nhwc.measure import Trial, composite, savings
 from nhwc.measure.formats import is_split
 from nhwc.model import Call, Finding, Measurement, Phase, Trace
+from nhwc.progress import Progress
 from nhwc.rules.advice import without_kernel
 from nhwc.rules.flow import COPIES, EXPLICIT_CALLERS, copy_ends
 from nhwc.rules.order import order_of

@@ -10,12 +10,12 @@ from typing import Any
 import torch
 
 from nhwc import __version__, engine_report
-from nhwc.api.progress import Progress, quiet
 from nhwc.api.showing import Showing
 from nhwc.inference import module, saving
 from nhwc.inference.contents import Contents, Origin
 from nhwc.inference.making import Wishes, chooser_for, contents_for
 from nhwc.machine import conditions, processor_name
+from nhwc.progress import Progress, quiet
 from nhwc.report.engine.summary import headline
 from nhwc.schema import load_engine_report as read_report
 from nhwc.timing import Benchmark

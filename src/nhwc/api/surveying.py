@@ -11,13 +11,13 @@ from typing import Any
 
 import torch
 
-from nhwc.api.progress import Progress, quiet
 from nhwc.api.showing import Showing
 from nhwc.api.surveying_part import Key, Part
 from nhwc.errors import TargetError
 from nhwc.machine import ChildError, conditions
 from nhwc.machine.child import Child, environ_for_python
 from nhwc.operators import Failure, Mode, OperatorRow, Survey
+from nhwc.progress import Progress, quiet
 from nhwc.report.ops.changes import Change
 from nhwc.report.ops.changes import changes as changes_between
 from nhwc.schema import load_ops

@@ -11,9 +11,9 @@ import torch
 from torch import nn
 from torch.optim import Optimizer
 
-from nhwc.api.progress import Progress, quiet
 from nhwc.api.showing import Showing
 from nhwc.errors import ModelError, RegistryError
+from nhwc.progress import Progress, quiet
 from nhwc.proof import Verification
 from nhwc.recorder import device_of
 from nhwc.report.verification.summary import headline

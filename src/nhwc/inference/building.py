@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 import torch
 
 from nhwc.inference.by_torch import computed
-from nhwc.inference.choosing import Choice, Chooser, Progress
+from nhwc.inference.choosing import Choice, Chooser
 from nhwc.inference.frames import Frame
 from nhwc.inference.graph import Call, Graph, Node, Value
 from nhwc.inference.items import Item, Placement, touched
@@ -21,6 +21,7 @@ from nhwc.inference.operations import Elementwise
 from nhwc.inference.placing import Placer
 from nhwc.inference.requesting import steps_for
 from nhwc.inference.run import Ports, Runner, Section, ports_of
+from nhwc.progress import Progress
 
 
 @dataclass(eq=False)

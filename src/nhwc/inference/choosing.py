@@ -14,8 +14,6 @@ from nhwc.inference.measurements import Measurements
 from nhwc.inference.native import ALIGNMENT_BYTES, Placed, Program, Step
 from nhwc.inference.steps.registry import Candidate, Request
 
-Progress = Callable[[str, int, int], None]
-
 _REPEATS = 7
 _LONG_ENOUGH_S = 0.03
 _HOPELESS = 1.5

@@ -10,11 +10,12 @@ import torch
 
 from nhwc.errors import EngineError
 from nhwc.inference.buckets import resized, sizes_to_build
-from nhwc.inference.choosing import Chooser, Progress
+from nhwc.inference.choosing import Chooser
 from nhwc.inference.contents import Contents, Origin
 from nhwc.inference.measurements import Measurements, folder
 from nhwc.inference.numerics import settle
 from nhwc.inference.specialization import Specialization
+from nhwc.progress import Progress
 
 
 @dataclass(frozen=True)

@@ -11,8 +11,8 @@ from torch.utils import _pytree as pytree
 
 from nhwc.engine_report import Accuracy
 from nhwc.inference.building import inexact_items, own_error, relative_error, runner
-from nhwc.inference.choosing import Progress
 from nhwc.inference.specialization import Specialization
+from nhwc.progress import Progress
 
 
 def settle(

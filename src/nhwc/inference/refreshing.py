@@ -24,6 +24,7 @@ from nhwc.inference.items import Item
 from nhwc.inference.loaded import Loaded
 from nhwc.inference.specialization import Specialization, graph_of
 from nhwc.inference.steps.registry import Candidate, Request
+from nhwc.progress import quiet
 
 
 def refreshed(of: Specialization | Loaded, model: torch.nn.Module) -> Specialization:
@@ -59,7 +60,7 @@ def refreshed(of: Specialization | Loaded, model: torch.nn.Module) -> Specializa
         for threads, old in of.plans.items():
             made = plan(graph, fresh.strides, threads, of.exact, fresh.learned)
             made.exact |= {nodes[node] for node in old.exact}
-            fresh.runners[threads] = runner(made, threads, _Kept(old), _quiet)
+            fresh.runners[threads] = runner(made, threads, _Kept(old), quiet)
             fresh.plans[threads] = made
     return fresh
 
@@ -143,7 +144,3 @@ class _Kept(Chooser):
             f"with these weights no step stands for {type(request.operation).__name__} as before; "
             "build the engine again"
         )
-
-
-def _quiet(_stage: str, _done: int, _total: int) -> None:
-    pass

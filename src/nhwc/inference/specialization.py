@@ -13,11 +13,12 @@ from torch.utils import _pytree as pytree
 from nhwc.errors import EngineError
 from nhwc.inference import blocks, capture
 from nhwc.inference.building import Plan, plan, runner
-from nhwc.inference.choosing import Chooser, Progress
+from nhwc.inference.choosing import Chooser
 from nhwc.inference.graph import Graph, Node
 from nhwc.inference.importing import imported
 from nhwc.inference.passes import simplify
 from nhwc.inference.run import Runner, learned_strides
+from nhwc.progress import Progress
 
 Signature = tuple[Any, ...]
 

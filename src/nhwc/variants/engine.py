@@ -8,6 +8,7 @@ from nhwc.inference.contents import Origin
 from nhwc.inference.making import Wishes, contents_for
 from nhwc.inference.module import Engine
 from nhwc.machine import processor_name
+from nhwc.progress import quiet
 from nhwc.variants.registry import Kind, part
 from nhwc.variants.setup import Setup
 
@@ -22,9 +23,5 @@ def engine(setup: Setup) -> None:
     setup.only_inference = "the engine runs models in evaluation mode; measure it without training"
     setup.model.eval()
     origin = Origin.here(processor_name(), "")
-    made = contents_for(setup.model, setup.inputs, setup.keywords, Wishes(), "", origin, _quiet)
+    made = contents_for(setup.model, setup.inputs, setup.keywords, Wishes(), "", origin, quiet)
     setup.call = Engine(setup.model, made.specializations)
-
-
-def _quiet(_stage: str, _done: int, _total: int) -> None:
-    pass

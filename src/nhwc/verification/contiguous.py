@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable
 from dataclasses import dataclass, field
 
 import torch
 from torch.utils._pytree import tree_leaves
 
 from nhwc.errors import ModelError
+from nhwc.progress import Progress
 from nhwc.proof import ResultError
 from nhwc.recorder.run import first_line
 from nhwc.variants.precision import DTYPES
@@ -20,8 +20,6 @@ from nhwc.verification.nudge import Rounding, nudge
 from nhwc.verification.run import Results, StepError, Subject, run
 from nhwc.verification.structure import Structure
 from nhwc.verification.tape import Tape
-
-Progress = Callable[[str, int, int], None]
 
 CONTIGUOUS = "contiguous"
 #: Contiguous runs with moved values before a result is called diverged: the last is off by 32 roundings in every sum.

@@ -11,13 +11,14 @@ from pathlib import Path
 import torch
 
 from nhwc.model import Phase
+from nhwc.progress import Progress
 from nhwc.proof import Divergence, Outcome, ResultError, VariantProof, Verification
 from nhwc.recorder.run import first_line
 from nhwc.recorder.state import StepGuard
 from nhwc.variants import parse
 from nhwc.variants.kernels import kernels_of
 from nhwc.variants.registry import Kind
-from nhwc.verification.contiguous import CONTIGUOUS, Base, ContiguousRuns, Progress, draws_unsaid
+from nhwc.verification.contiguous import CONTIGUOUS, Base, ContiguousRuns, draws_unsaid
 from nhwc.verification.judge import LOW_EPSILON
 from nhwc.verification.locate import Locator
 from nhwc.verification.operators import Fault

@@ -13,7 +13,7 @@ from torch.utils import _pytree as pytree
 from nhwc.engine_report import Accuracy
 from nhwc.errors import EngineError
 from nhwc.inference.building import Plan, assembled, runner
-from nhwc.inference.choosing import Chooser, Progress
+from nhwc.inference.choosing import Chooser
 from nhwc.inference.contents import Contents, Origin, Ready
 from nhwc.inference.loaded import Loaded
 from nhwc.inference.requesting import steps_for
@@ -22,6 +22,7 @@ from nhwc.inference.saving.arguments import Reader, Writer
 from nhwc.inference.saving.constants import Constants, Kept
 from nhwc.inference.saving.plans import PlanReader, PlanWriter
 from nhwc.inference.specialization import signature_of
+from nhwc.progress import Progress
 from nhwc.schema.document import load_document
 from nhwc.schema.typed import Reader as TypedReader
 from nhwc.schema.typed import plain
