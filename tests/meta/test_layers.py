@@ -17,6 +17,7 @@ DATA = {
     "operators",
     "engine_report",
     "progress",
+    "whole_files",
     "schema",
 }
 MACHINE = {"machine"}

@@ -12,6 +12,7 @@ import torch
 
 from nhwc.errors import CheckpointError
 from nhwc.training.spelling import spelled
+from nhwc.whole_files import bring_to_disk, sync_folder
 
 #: Version of what a checkpoint holds; one with a higher number comes from a newer nhwc.
 VERSION = 1
@@ -55,7 +56,7 @@ class Checkpoints:
             fresh.replace(self.last)
             if best:
                 self._name_too(self.last, self.best)
-            _sync_folder(self._folder)
+            sync_folder(self._folder)
         except OSError as error:
             fresh.unlink(missing_ok=True)
             kept = next((path for path in (self.last, self.previous) if path.exists()), None)
@@ -77,7 +78,7 @@ class Checkpoints:
         except OSError:
             with fresh.open("wb") as target, path.open("rb") as source:
                 shutil.copyfileobj(source, target)
-                _bring_to_disk(target)
+                bring_to_disk(target)
         fresh.replace(name)
 
     def load(self) -> tuple[dict[str, Any], Path, str]:
@@ -135,7 +136,7 @@ def _write(state: dict[str, Any], path: Path) -> None:
             raise
         finally:
             torch.serialization.set_crc32_options(checksums)
-        _bring_to_disk(file)
+        bring_to_disk(file)
 
 
 class _Remembering:
@@ -158,19 +159,3 @@ class _Remembering:
         except OSError as error:
             self.failed = error
             raise
-
-
-def _bring_to_disk(file: IO[bytes]) -> None:
-    file.flush()
-    os.fsync(file.fileno())
-
-
-def _sync_folder(folder: Path) -> None:
-    """A new name is only safe once its folder is on the disk."""
-    if os.name != "posix":
-        return
-    number = os.open(folder, os.O_RDONLY)
-    try:
-        os.fsync(number)
-    finally:
-        os.close(number)

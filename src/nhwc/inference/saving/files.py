@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import os
 import uuid
 from collections.abc import Sequence
 from pathlib import Path
@@ -15,6 +14,7 @@ import torch
 from nhwc.errors import EngineError, SchemaError
 from nhwc.inference.native import ALIGNMENT_BYTES
 from nhwc.inference.saving.constants import TYPES, checksum, memory_of
+from nhwc.whole_files import replacing
 
 FORMAT = "nhwc-engine"
 _REMEDY = "build the engine and save it again"
@@ -28,18 +28,11 @@ def write(path: Path, document: dict[str, Any], tensors: Sequence[torch.Tensor])
     fresh = path.with_name(f".{path.name}.{uuid.uuid4().hex}")
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        try:
-            with fresh.open("xb") as file:
-                file.write(len(header).to_bytes(8, "little") + header)
-                for tensor, gap in zip(tensors, gaps, strict=True):
-                    file.write(memory_of(tensor))
-                    file.write(bytes(gap))
-                file.flush()
-                os.fsync(file.fileno())
-            fresh.replace(path)
-        except BaseException:
-            fresh.unlink(missing_ok=True)
-            raise
+        with replacing(path, fresh) as file:
+            file.write(len(header).to_bytes(8, "little") + header)
+            for tensor, gap in zip(tensors, gaps, strict=True):
+                file.write(memory_of(tensor))
+                file.write(bytes(gap))
     except OSError as error:
         raise EngineError(f"the engine cannot be written to {path}: {error.strerror or error}") from error
 
