@@ -4,7 +4,7 @@ PYTHON ?= python3
 JOBS ?= 2
 BIN := .venv/bin
 # Named by content, so that neither a fresh checkout nor a touched file installs again.
-NATIVE := $(sort setup.py $(wildcard src/nhwc/kernels/native/build.py src/nhwc/kernels/native/src/*))
+NATIVE := $(sort setup.py src/nhwc/kernels/native/build.py $(shell find src/nhwc/kernels/native/src -type f))
 STAMP := .venv/.installed-$(shell cat pyproject.toml constraints.txt $(NATIVE) | cksum | cut -d' ' -f1)
 # Left out: what needs other runtimes or a GPU, and the process that one of them starts.
 BENCHMARKS := $(filter-out peers peers_claims contenders gpu_check engine_layers,$(patsubst benchmarks/%.py,%,$(shell grep -l __main__ benchmarks/*.py)))

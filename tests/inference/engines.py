@@ -46,8 +46,10 @@ def kinds_of(model: torch.nn.Module, *args: Any) -> Counter[str]:
 
 
 def with_statistics(model: torch.nn.Module) -> torch.nn.Module:
-    """In evaluation mode, with batch norms that do something."""
+    """In evaluation mode, with batch norms that do something, and parameters of the test's seed, not of an import."""
     for module in model.modules():
+        if callable(reset := getattr(module, "reset_parameters", None)):
+            reset()
         if isinstance(module, torch.nn.modules.batchnorm._BatchNorm):
             assert module.running_mean is not None
             assert module.running_var is not None

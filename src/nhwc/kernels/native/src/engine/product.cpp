@@ -32,13 +32,7 @@ void multiply(const Tile& tile) {
         return j == NV - 1 && !whole ? load_part(from, tile.last) : load(from);
     };
 
-    // each change goes over all sums, so that its question is asked once a tile
-    if (tile.add)
-        each([&](int i, int j, vf& sum) { sum = read(tile.out[i], j); });
-    else if (tile.bias != nullptr)
-        each([&](int, int j, vf& sum) { sum = load(tile.bias + tile.column + j * LANES); });
-    else
-        each([&](int, int, vf& sum) { sum = vf{}; });
+    each([](int, int, vf& sum) { sum = vf{}; });
     const Finish* finish = tile.finish;
     const bool adds = finish != nullptr && finish->addend != nullptr;
     // in loops of their own: GCC takes a lambda that only fetches for one that does nothing
@@ -82,6 +76,10 @@ void multiply(const Tile& tile) {
         }
     }
 
+    // Each change goes over all sums, so that its question is asked once a tile. What earlier passes left and the bias
+    // come after this pass's own sum: errors grow with the depth of a pass, not of the whole product.
+    if (tile.add) each([&](int i, int j, vf& sum) { sum += read(tile.out[i], j); });
+    if (tile.bias != nullptr) each([&](int, int j, vf& sum) { sum += load(tile.bias + tile.column + j * LANES); });
     if (finish != nullptr) {
         if (adds && !finish->addend_last) each([&](int i, int j, vf& sum) { sum += read(finish->addend[i], j); });
         if (finish->has_lo) each([&](int, int, vf& sum) { sum = at_least(sum, finish->bounds.lo); });
@@ -150,7 +148,7 @@ void multiply_block(const Block& block, const Panels& panels) {
             tile.taps = taps;
             tile.channel = block.channel + channel;
             tile.channels = channels;
-            tile.bias = block.bias;
+            tile.bias = is_first ? block.bias : nullptr;
             tile.add = !is_first;
             tile.fetches = is_first && !(alone && rows_ahead);
             tile.finish = is_last ? &finish : nullptr;
