@@ -13,8 +13,9 @@ from nhwc.inference.buckets import resized, sizes_to_build
 from nhwc.inference.choosing import Chooser
 from nhwc.inference.contents import Contents, Origin
 from nhwc.inference.measurements import Measurements, folder
-from nhwc.inference.numerics import settle
-from nhwc.inference.specialization import Specialization
+from nhwc.inference.numerics import agrees, settle
+from nhwc.inference.remembering import Accuracies, Captures
+from nhwc.inference.specialization import Capturing, Specialization
 from nhwc.progress import Progress
 
 
@@ -54,13 +55,27 @@ def contents_for(
     chooser = chooser_for(origin.processor, wishes.budget_s)
     count = wishes.threads or torch.get_num_threads()
 
-    def built(arguments: Sequence[Any], keywords: Mapping[str, Any]) -> Specialization:
-        made = Specialization(model, arguments, keywords, chooser, wishes.exact, progress)
+    captures = Captures(folder())
+
+    def made_by(capturing: Capturing, arguments: Sequence[Any], keywords: Mapping[str, Any]) -> Specialization:
+        made = Specialization(model, arguments, keywords, chooser, wishes.exact, progress, capturing)
         made.ready(count)
         return made
 
+    def built(arguments: Sequence[Any], keywords: Mapping[str, Any]) -> Specialization:
+        made = made_by(captures.graph_of, arguments, keywords)
+        if captures.is_from_file(made.captured) and not agrees(made, model, arguments, keywords, count):
+            captures.forget(made.captured)
+            return made_by(captures.graph_of, arguments, keywords)
+        return made
+
     made = tuple(built(each, kwargs) for each in (tuple(args), *map(tuple, wishes.shapes)))
-    accuracy = settle(made[0], model, args, kwargs, count, progress)
+    accuracies = Accuracies(folder())
+    key = accuracies.key_of(made[0], captures.key_of(made[0].captured), count, origin.instruction_set)
+    accuracy = accuracies.get(key)
+    if accuracy is None:
+        accuracy = settle(made[0], model, args, kwargs, count, progress)
+        accuracies.put(key, accuracy)
     buckets = tuple(built(*resized((args, kwargs), batch)) for batch in sizes_to_build((args, kwargs), wishes.batches))
     chooser.measured.save()
     return Contents(made, buckets, accuracy, target or type(model).__name__, origin)

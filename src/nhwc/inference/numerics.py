@@ -14,6 +14,9 @@ from nhwc.inference.building import inexact_items, own_error, relative_error, ru
 from nhwc.inference.specialization import Specialization
 from nhwc.progress import Progress
 
+#: Relative. Rounding stays far below; another scale, weight or operator does not.
+_SAME = 1e-3
+
 
 def settle(
     of: Specialization,
@@ -50,6 +53,17 @@ def settle(
             result = Accuracy(_error(_tensors(_outputs(of, flat, threads)), exact), eager, tuple(gone))
     progress("comparing with float64", 1, 1)
     return result
+
+
+def agrees(
+    of: Specialization, model: torch.nn.Module, args: Sequence[Any], kwargs: Mapping[str, Any], threads: int
+) -> bool:
+    """Whether it computes what the model does, on the example: a coarse question, before that of accuracy."""
+    flat = pytree.tree_leaves((tuple(args), dict(kwargs)))
+    copies = pytree.tree_map(_cloned, (tuple(args), dict(kwargs)))
+    with torch.no_grad():
+        eager = _tensors(model(*copies[0], **copies[1]))
+        return _error(_tensors(_outputs(of, flat, threads)), eager) <= _SAME
 
 
 def _cloned(value: Any) -> Any:

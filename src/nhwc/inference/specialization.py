@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import torch
@@ -21,6 +21,10 @@ from nhwc.inference.run import Runner, learned_strides
 from nhwc.progress import Progress
 
 Signature = tuple[Any, ...]
+Capturing = Callable[
+    [torch.nn.Module, Sequence[Any], Mapping[str, Any]],
+    tuple[capture.Captured, Graph],
+]
 
 
 def signature_of(flat: Sequence[Any]) -> Signature:
@@ -68,7 +72,7 @@ def graph_of(model: torch.nn.Module, args: Sequence[Any], kwargs: Mapping[str, A
 class Specialization:
     """One set of shapes. strides: of the example's tensors, which inputs of other strides are copied to.
 
-    build_s: seconds spent on making it ready so far.
+    capturing: gives the model's graph, by default ``graph_of``. build_s: seconds spent on making it ready so far.
     """
 
     def __init__(
@@ -79,10 +83,11 @@ class Specialization:
         chooser: Chooser,
         exact: bool,
         progress: Progress,
+        capturing: Capturing | None = None,
     ) -> None:
         began = time.perf_counter()
         progress("capturing", 0, 1)
-        self.captured, self.graph = graph_of(model, args, kwargs)
+        self.captured, self.graph = (capturing or graph_of)(model, args, kwargs)
         progress("capturing", 1, 1)
         flat = pytree.tree_leaves((tuple(args), dict(kwargs)))
         self.signature = signature_of(flat)
