@@ -6,7 +6,8 @@ addition of the operation as it is defined, so that an algorithm with fewer, suc
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from enum import StrEnum
 
 from nhwc.timing import Benchmark, Conditions
@@ -123,6 +124,13 @@ class Accuracy:
     def holds(self) -> bool:
         """Whether the engine keeps its bound; not where its error is no number."""
         return not self.reason and self.error <= self.bound
+
+
+def worst(accuracies: Sequence[Accuracy]) -> Accuracy:
+    """The one that is nearest to its bound or past it, or that could not be told, with all that was switched off."""
+    found = max(accuracies, key=lambda each: (bool(each.reason), not each.holds, each.error / each.bound))
+    switched_off = dict.fromkeys(path for each in accuracies for path in each.switched_off)
+    return replace(found, switched_off=tuple(switched_off))
 
 
 @dataclass(frozen=True)

@@ -7,9 +7,11 @@ from dataclasses import replace
 
 import pytest
 import torch
-from inference.engines import specialized
+from inference.engines import assert_right, specialized
 from torch import nn
 
+import nhwc
+from nhwc.engine_report import Accuracy, worst
 from nhwc.inference.numerics import settle
 from nhwc.inference.operations import Convolution
 from nhwc.inference.steps import registry
@@ -81,3 +83,22 @@ def test_a_model_that_has_no_float64_says_so() -> None:
     accuracy = settle(specialized(model, X), model, (X,), {}, torch.get_num_threads(), lambda *_: None)
     assert "does not run in float64" in accuracy.reason
     assert not accuracy.holds
+
+
+def test_every_shape_and_bucket_is_compared(rough: dict[int, float], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("NHWC_CACHE", "0")
+    rough[12] = 1e-3
+    model = net()
+    engine = nhwc.engine(model, X, shapes=[(X[..., :9],)], batches=[3], budget_s=0)
+    for each in (X, X[..., :9], torch.cat([X, X, X])):
+        assert_right(model, each, engine=engine)
+    assert engine.contents.accuracy is not None
+    assert engine.contents.accuracy.switched_off == ("1",)
+
+
+def test_the_worst_of_several_is_told() -> None:
+    fine, near = Accuracy(1e-7, 1e-7), Accuracy(3e-7, 1e-7, ("a",))
+    past, unknown = Accuracy(1e-3, 1e-7, ("b", "a")), Accuracy(float("nan"), float("nan"), (), "a reason")
+    assert worst([fine, near]) == near
+    assert worst([near, past, fine]) == Accuracy(1e-3, 1e-7, ("a", "b"))
+    assert worst([past, unknown, fine]).reason == "a reason"

@@ -15,6 +15,8 @@ import nhwc
 from nhwc.errors import EngineError
 
 SMALL = ["resnet18", "shufflenet_v2_x0_5", "mnasnet0_5", "squeezenet1_1"]
+#: These take no other size than that of their weights.
+OF_ONE_SIZE = ("vit", "maxvit", "mvit", "swin3d")
 LARGE_INPUTS = {"vit": 224, "inception": 96, "swin": 64, "maxvit": 224, "alexnet": 96, "vgg": 64}
 
 
@@ -26,7 +28,7 @@ def built(name: str) -> tuple[nn.Module, torch.Tensor]:
         warnings.simplefilter("ignore")
         model = with_statistics(builder(weights=None, **weights))
     if "video" in builder.__module__:
-        return model, torch.randn(1, 3, 16 if "mvit" in name or "swin" in name else 4, 112, 112)
+        return model, torch.randn(1, 3, 16 if name.startswith(("mvit", "swin", "s3d")) else 4, 112, 112)
     size = next((size for key, size in LARGE_INPUTS.items() if key in name), 65)
     return model, torch.randn(1, 3, size, size)
 
@@ -46,12 +48,23 @@ def test_every_network(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     model, x = built(name)
     if sum(parameter.numel() for parameter in model.parameters()) > 200_000_000:
         pytest.skip("too large for the memory of a small machine")
+    odd = three_with_gaps(name, x)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        engine = nhwc.engine(model, x, budget_s=5)
+        engine = nhwc.engine(model, x, shapes=[(odd,)], budget_s=5)
     accuracy = engine.contents.accuracy
     assert accuracy is not None
     assert accuracy.holds, accuracy
+    warnings.simplefilter("error", RuntimeWarning)  # that torch ran it
+    assert_right(model, odd, engine=engine)
+
+
+def three_with_gaps(name: str, x: torch.Tensor) -> torch.Tensor:
+    """A batch of three of an odd size, no row of which touches the next in memory."""
+    height, width = x.shape[-2:] if any(each in name for each in OF_ONE_SIZE) else (x.shape[-2] + 9, x.shape[-1] + 4)
+    found = torch.randn(3, *x.shape[1:-2], height, width + 5)[..., 2:-3]
+    assert not found.is_contiguous()
+    return found
 
 
 def test_a_detector_says_where_it_cannot_be_captured() -> None:

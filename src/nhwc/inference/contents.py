@@ -43,7 +43,7 @@ class Origin:
 @dataclass(frozen=True)
 class Contents:
     """specializations: in the order in which they were asked for. buckets: for further batch sizes, which smaller
-    batches are filled up to. accuracy: for the first, where it was measured. target: a name for reports.
+    batches are filled up to. accuracy: the worst of them all, where it was measured. target: a name for reports.
     """
 
     specializations: tuple[Ready, ...]

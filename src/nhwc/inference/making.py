@@ -8,6 +8,7 @@ from typing import Any
 
 import torch
 
+from nhwc.engine_report import Accuracy, worst
 from nhwc.errors import EngineError
 from nhwc.inference.buckets import resized, sizes_to_build
 from nhwc.inference.choosing import Chooser
@@ -69,16 +70,23 @@ def contents_for(
             return made_by(captures.graph_of, arguments, keywords)
         return made
 
-    made = tuple(built(each, kwargs) for each in (tuple(args), *map(tuple, wishes.shapes)))
     accuracies = Accuracies(folder())
-    key = accuracies.key_of(made[0], captures.key_of(made[0].captured), count, origin.instruction_set)
-    accuracy = accuracies.get(key)
-    if accuracy is None:
-        accuracy = settle(made[0], model, args, kwargs, count, progress)
-        accuracies.put(key, accuracy)
-    buckets = tuple(built(*resized((args, kwargs), batch)) for batch in sizes_to_build((args, kwargs), wishes.batches))
+
+    def settled(made: Specialization, arguments: Sequence[Any], keywords: Mapping[str, Any]) -> Accuracy:
+        key = accuracies.key_of(made, captures.key_of(made.captured), count, origin.instruction_set)
+        found = accuracies.get(key)
+        if found is None:
+            found = settle(made, model, arguments, keywords, count, progress)
+            accuracies.put(key, found)
+        return found
+
+    asked = [(each, kwargs) for each in (tuple(args), *map(tuple, wishes.shapes))]
+    made = tuple(built(*each) for each in asked)
+    filled_up = [resized((args, kwargs), batch) for batch in sizes_to_build((args, kwargs), wishes.batches)]
+    buckets = tuple(built(*each) for each in filled_up)
+    errors = [settled(one, *each) for one, each in zip((*made, *buckets), (*asked, *filled_up), strict=True)]
     chooser.measured.save()
-    return Contents(made, buckets, accuracy, target or type(model).__name__, origin)
+    return Contents(made, buckets, worst(errors), target or type(model).__name__, origin)
 
 
 def _require_module(model: object, args: Sequence[Any], kwargs: Mapping[str, Any]) -> None:

@@ -92,8 +92,7 @@ class Engine(torch.nn.Module):
         if found is None:
             raise EngineError(f"the engine was not built for these inputs; it was built for {self._built_for()}")
         tensors = [flat[place] for place in found.tensors] if flat else found.example
-        # the error was measured for the first example
-        return measured_report(self._contents, found, tensors, repeats, is_first=found is first)
+        return measured_report(self._contents, found, tensors, repeats)
 
     def save(self, path: str | Path, *, portable: bool = True) -> Path:
         """Write the engine to one file, from which ``nhwc.load_engine`` makes it again without the model's code.

@@ -19,13 +19,8 @@ from nhwc.inference.run import Runner
 from nhwc.kernels.native.library import status
 
 
-def measured_report(
-    contents: Contents, found: Ready, tensors: Sequence[torch.Tensor], repeats: int, *, is_first: bool
-) -> EngineReport:
-    """Run it ``repeats`` times with a clock on every step, and as often without one.
-
-    is_first: whether the error that was measured is that of this one.
-    """
+def measured_report(contents: Contents, found: Ready, tensors: Sequence[torch.Tensor], repeats: int) -> EngineReport:
+    """Run it ``repeats`` times with a clock on every step, and as often without one."""
     threads = torch.get_num_threads()
     with torch.no_grad():
         runner = found.ready(threads)
@@ -46,7 +41,7 @@ def measured_report(
         build_s=found.build_s,
         limits=measured_limits(threads),
         instruction_set=status().instruction_set,
-        accuracy=contents.accuracy if is_first else None,
+        accuracy=contents.accuracy,
     )
 
 
