@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 from collections.abc import Iterator
 
@@ -15,6 +16,12 @@ if "PYTEST_XDIST_WORKER" in os.environ:
 
 settings.register_profile("default", deadline=None, derandomize=bool(os.environ.get("CI")))
 settings.load_profile("default")
+
+
+def pytest_collection_finish() -> None:
+    """Take what imports and collection made out of the collector's sight, which conversion searches for optimizers."""
+    gc.collect()
+    gc.freeze()
 
 
 def _global_state() -> dict[str, object]:
