@@ -107,18 +107,20 @@ FLOOR = 2.0**-22
 @dataclass(frozen=True, slots=True)
 class Accuracy:
     """error, eager_error: the largest over all outputs, relative to each output's greatest value, against the model in
-    float64. switched_off: modules whose Winograd was given up for it. reason: why it could not be told, or "".
+    float64. switched_off: modules whose inexact algorithm was given up for it. reason: why it could not be told, or "".
+    floor: what an error may be in any case, over MOST_TIMES: a few roundings, of narrow weights where they are read.
     """
 
     error: float
     eager_error: float
     switched_off: tuple[str, ...] = ()
     reason: str = ""
+    floor: float = FLOOR
 
     @property
     def bound(self) -> float:
         """What the error may be."""
-        return MOST_TIMES * max(self.eager_error, FLOOR)
+        return MOST_TIMES * max(self.eager_error, self.floor)
 
     @property
     def holds(self) -> bool:

@@ -49,6 +49,11 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     sys.modules.pop("models_for_engines", None)
 
 
+def test_an_unknown_type_of_weights_is_refused() -> None:
+    ran = Ran("models_for_engines.py:net", "--weights", "int8")
+    assert (ran.code, ran.err) == (2, "nhwc: --weights int8: give bf16 or fp16\n")
+
+
 def test_it_builds_reports_and_saves(folder: Path) -> None:
     ran = Ran("models_for_engines.py:net", "--bench", "0", "--budget", "0.5", "--threads", "1", "-o", "net.engine")
     assert ran.code == 0, ran.err

@@ -62,6 +62,7 @@ def engine(
     threads: int | None = None,
     shapes: Sequence[Sequence[Any]] = (),
     batches: Sequence[int] = (),
+    weights: torch.dtype | None = None,
     keep_model: bool = True,
     target: str = "",
     progress: Progress | None = None,
@@ -71,9 +72,10 @@ def engine(
     inputs, kwargs: example arguments; their shapes are what it is built for. exact: no algorithm that changes the
     rounding of single products (Winograd's). budget_s: for timing algorithms. threads: how many it is tuned for, by
     default as many as torch has. shapes: further example arguments, a sequence for each. batches: batch sizes to build
-    for besides the example's; a call takes the next larger one. keep_model: whether the engine holds the model, for
-    inputs of other shapes and for other numbers of threads. target: its name in reports. progress: told of
-    (stage, done, total).
+    for besides the example's; a call takes the next larger one. weights: torch.bfloat16 or torch.float16, to which
+    linear layers round their weights where reading them so measures faster; sums stay float32. keep_model: whether the
+    engine holds the model, for inputs of other shapes and for other numbers of threads. target: its name in reports.
+    progress: told of (stage, done, total).
 
     Raises EngineError for a model in training mode or one that torch.export cannot take.
 
@@ -83,7 +85,7 @@ def engine(
     >>> torch.allclose(fast(picture), model(picture), atol=1e-5)
     True
     """
-    wishes = Wishes(exact, budget_s, threads, shapes, batches)
+    wishes = Wishes(exact, budget_s, threads, shapes, batches, weights)
     made = contents_for(model, inputs, kwargs or {}, wishes, target, _here(), progress or quiet)
     found = _engine(model, made)
     if not keep_model:

@@ -23,12 +23,22 @@ from nhwc.errors import TargetError
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    import torch
+
     from nhwc.api.benching import BenchReport
     from nhwc.api.serving import Engine, EngineReport
     from nhwc.cli.targets import Target
 
 ExactOption = Annotated[
     bool, typer.Option("--exact", help="No algorithm that changes the rounding of single products.")
+]
+WeightsOption = Annotated[
+    str | None,
+    typer.Option(
+        "--weights",
+        metavar="bf16|fp16",
+        help="Linear layers may round their weights to this type where it measures faster.",
+    ),
 ]
 BudgetOption = Annotated[
     float, typer.Option("--budget", metavar="SECONDS", help="For timing algorithms, where no cache knows them.")
@@ -53,6 +63,7 @@ def engine(
     batch: BatchOption = None,
     batches: BatchesOption = None,
     exact: ExactOption = False,
+    weights: WeightsOption = None,
     budget: BudgetOption = 15.0,
     bench: BenchOption = 20.0,
     save: SaveOption = None,
@@ -81,6 +92,7 @@ def engine(
 
         from nhwc import api
 
+        narrow = _narrow(weights)
         with output.progress_line(f"building {target}") as progress:
             chosen = preparation.prepare(asked)
             chosen.model.eval()
@@ -89,6 +101,7 @@ def engine(
                 *(chosen.inputs or ()),
                 kwargs=chosen.keywords,
                 exact=exact,
+                weights=narrow,
                 budget_s=budget,
                 batches=sizes,
                 target=chosen.name,
@@ -106,6 +119,15 @@ def engine(
         if accuracy is not None and not accuracy.reason and not accuracy.holds:
             say("the engine's results lie outside the bound of its error; please report it")
             raise typer.Exit(ExitCode.CONDITION_HOLDS)
+
+
+def _narrow(weights: str | None) -> torch.dtype | None:
+    import torch
+
+    known = {None: None, "fp32": None, "bf16": torch.bfloat16, "fp16": torch.float16}
+    if weights not in known:
+        raise TargetError(f"--weights {weights}: give bf16 or fp16")
+    return known[weights]
 
 
 def _sizes(words: str | None) -> tuple[int, ...]:

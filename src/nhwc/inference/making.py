@@ -10,13 +10,16 @@ import torch
 
 from nhwc.engine_report import Accuracy, worst
 from nhwc.errors import EngineError
+from nhwc.inference import narrowing
 from nhwc.inference.buckets import resized, sizes_to_build
+from nhwc.inference.capture import Captured
 from nhwc.inference.choosing import Chooser
 from nhwc.inference.contents import Contents, Origin
+from nhwc.inference.graph import Graph
 from nhwc.inference.measurements import Measurements, folder
 from nhwc.inference.numerics import agrees, settle
 from nhwc.inference.remembering import Accuracies, Captures
-from nhwc.inference.specialization import Capturing, Specialization
+from nhwc.inference.specialization import Specialization
 from nhwc.progress import Progress
 
 
@@ -24,7 +27,8 @@ from nhwc.progress import Progress
 class Wishes:
     """exact: no algorithm that changes the rounding of single products. budget_s: for timing algorithms. threads: how
     many it is tuned for, by default as many as torch has. shapes: further example arguments, a sequence for each.
-    batches: batch sizes besides the example's. Raises EngineError for what makes no sense.
+    batches: batch sizes besides the example's. weights: a type of 16 bits in which linear layers may keep theirs where
+    that is faster. Raises EngineError for what makes no sense.
     """
 
     exact: bool = False
@@ -32,14 +36,24 @@ class Wishes:
     threads: int | None = None
     shapes: Sequence[Sequence[Any]] = ()
     batches: Sequence[int] = ()
+    weights: torch.dtype | None = None
 
     def __post_init__(self) -> None:
+        if self.weights not in (None, torch.float32, *narrowing.ROUNDING):
+            raise EngineError(f"weights={self.weights!r}: give torch.bfloat16 or torch.float16, or None for float32")
+        if self.exact and self.narrow is not None:
+            raise EngineError(f"exact=True keeps float32 weights, and weights={self.weights} rounds them; give one")
         if isinstance(self.batches, int) or not all(type(each) is int and each > 0 for each in self.batches):
             raise EngineError(f"batches={self.batches!r}: give a list of whole numbers above 0, such as batches=[1, 8]")
         if not self.budget_s >= 0:
             raise EngineError(f"budget_s={self.budget_s!r}: give seconds, 0 or more")
         if self.threads is not None and self.threads < 1:
             raise EngineError(f"threads={self.threads!r}: give 1 or more, or None for as many as torch has")
+
+    @property
+    def narrow(self) -> torch.dtype | None:
+        """``weights`` where it is narrower than float32."""
+        return None if self.weights is torch.float32 else self.weights
 
 
 def contents_for(
@@ -53,40 +67,56 @@ def contents_for(
 ) -> Contents:
     """What an engine of the model runs. Raises EngineError for a model that cannot be captured."""
     _require_module(model, args, kwargs)
-    chooser = chooser_for(origin.processor, wishes.budget_s)
-    count = wishes.threads or torch.get_num_threads()
+    make = _Making(model, wishes, origin, progress)
+    asked = [(each, kwargs) for each in (tuple(args), *map(tuple, wishes.shapes))]
+    made = tuple(make.built(*each) for each in asked)
+    filled_up = [resized((args, kwargs), batch) for batch in sizes_to_build((args, kwargs), wishes.batches)]
+    buckets = tuple(make.built(*each) for each in filled_up)
+    errors = [make.settled(one, *each) for one, each in zip((*made, *buckets), (*asked, *filled_up), strict=True)]
+    make.chooser.measured.save()
+    return Contents(made, buckets, worst(errors), target or type(model).__name__, origin)
 
-    captures = Captures(folder())
 
-    def made_by(capturing: Capturing, arguments: Sequence[Any], keywords: Mapping[str, Any]) -> Specialization:
-        made = Specialization(model, arguments, keywords, chooser, wishes.exact, progress, capturing)
-        made.ready(count)
+class _Making:
+    """One model on its way to an engine, for each set of shapes, with what is kept of earlier ones."""
+
+    def __init__(self, model: torch.nn.Module, wishes: Wishes, origin: Origin, progress: Progress) -> None:
+        self.model, self.wishes, self.progress = model, wishes, progress
+        self.instruction_set = origin.instruction_set
+        self.threads = wishes.threads or torch.get_num_threads()
+        self.chooser = chooser_for(origin.processor, wishes.budget_s)
+        self.captures, self.accuracies = Captures(folder()), Accuracies(folder())
+
+    def built(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Specialization:
+        """Ready for these shapes; captured anew where what was kept computes something else."""
+        made = self._ready(args, kwargs)
+        if self.captures.is_from_file(made.captured) and not agrees(made, self.model, args, kwargs, self.threads):
+            self.captures.forget(made.captured)
+            return self._ready(args, kwargs)
         return made
 
-    def built(arguments: Sequence[Any], keywords: Mapping[str, Any]) -> Specialization:
-        made = made_by(captures.graph_of, arguments, keywords)
-        if captures.is_from_file(made.captured) and not agrees(made, model, arguments, keywords, count):
-            captures.forget(made.captured)
-            return made_by(captures.graph_of, arguments, keywords)
-        return made
-
-    accuracies = Accuracies(folder())
-
-    def settled(made: Specialization, arguments: Sequence[Any], keywords: Mapping[str, Any]) -> Accuracy:
-        key = accuracies.key_of(made, captures.key_of(made.captured), count, origin.instruction_set)
-        found = accuracies.get(key)
+    def settled(self, made: Specialization, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Accuracy:
+        """Its error, brought within the bound; measured, or known of the same weights and algorithms."""
+        captured = self.captures.key_of(made.captured)
+        key = self.accuracies.key_of(made, captured, self.threads, self.instruction_set)
+        found = self.accuracies.get(key)
         if found is None:
-            found = settle(made, model, arguments, keywords, count, progress)
-            accuracies.put(key, found)
+            found = settle(made, self.model, args, kwargs, self.threads, self.progress)
+            self.accuracies.put(key, found)
         return found
 
-    asked = [(each, kwargs) for each in (tuple(args), *map(tuple, wishes.shapes))]
-    made = tuple(built(*each) for each in asked)
-    filled_up = [resized((args, kwargs), batch) for batch in sizes_to_build((args, kwargs), wishes.batches)]
-    buckets = tuple(built(*each) for each in filled_up)
-    errors = [settled(one, *each) for one, each in zip((*made, *buckets), (*asked, *filled_up), strict=True)]
-    chooser.measured.save()
-    return Contents(made, buckets, worst(errors), target or type(model).__name__, origin)
+    def _ready(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Specialization:
+        exact, progress = self.wishes.exact, self.progress
+        made = Specialization(self.model, args, kwargs, self.chooser, exact, progress, self._graph_of)
+        made.ready(self.threads)
+        return made
+
+    def _graph_of(
+        self, model: torch.nn.Module, args: Sequence[Any], kwargs: Mapping[str, Any]
+    ) -> tuple[Captured, Graph]:
+        captured, graph = self.captures.graph_of(model, args, kwargs)
+        narrowing.allow(graph, self.wishes.narrow)
+        return captured, graph
 
 
 def _require_module(model: object, args: Sequence[Any], kwargs: Mapping[str, Any]) -> None:

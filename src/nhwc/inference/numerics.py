@@ -9,8 +9,9 @@ from typing import Any
 import torch
 from torch.utils import _pytree as pytree
 
-from nhwc.engine_report import Accuracy
+from nhwc.engine_report import MOST_TIMES, Accuracy
 from nhwc.inference.building import inexact_items, own_error, relative_error, runner
+from nhwc.inference.narrowing import error_floor
 from nhwc.inference.specialization import Specialization
 from nhwc.progress import Progress
 
@@ -38,8 +39,13 @@ def settle(
             return Accuracy(float("nan"), float("nan"), (), f"the model does not run in float64: {error}")
         copies = pytree.tree_map(_cloned, (tuple(args), dict(kwargs)))  # a model may write into its input
         eager = _error(_tensors(model(*copies[0], **copies[1])), exact)
-        result = Accuracy(_error(_tensors(_outputs(of, flat, threads)), exact), eager)
         planned = of.plans[threads]
+
+        def measured(gone: Sequence[str] = ()) -> Accuracy:
+            error = _error(_tensors(_outputs(of, flat, threads)), exact)
+            return Accuracy(error, eager, tuple(gone), "", error_floor(planned))
+
+        result = measured()
         left = [] if result.holds else inexact_items(planned, threads)
         left.sort(key=lambda item: own_error(planned, item, threads))
         many, gone = 1, []
@@ -50,7 +56,7 @@ def settle(
             del left[-many:]
             many *= 2
             of.runners[threads] = runner(planned, threads, of.chooser, progress)
-            result = Accuracy(_error(_tensors(_outputs(of, flat, threads)), exact), eager, tuple(gone))
+            result = measured(gone)
     progress("comparing with float64", 1, 1)
     return result
 
@@ -63,7 +69,8 @@ def agrees(
     copies = pytree.tree_map(_cloned, (tuple(args), dict(kwargs)))
     with torch.no_grad():
         eager = _tensors(model(*copies[0], **copies[1]))
-        return _error(_tensors(_outputs(of, flat, threads)), eager) <= _SAME
+        error = _error(_tensors(_outputs(of, flat, threads)), eager)
+        return error <= max(_SAME, MOST_TIMES * error_floor(of.plans[threads]))
 
 
 def _cloned(value: Any) -> Any:

@@ -32,10 +32,14 @@ class Convolution:
 
 @dataclass(frozen=True, eq=False)
 class Linear:
-    """weight: (K, C), over the last dimension of (..., C) into (..., K); bias: (K,) or None."""
+    """weight: (K, C), over the last dimension of (..., C) into (..., K); bias: (K,) or None.
+
+    narrow: a type of 16 bits in which the weight may be kept where that is faster.
+    """
 
     weight: torch.Tensor
     bias: torch.Tensor | None
+    narrow: torch.dtype | None = None
 
 
 @dataclass(frozen=True, eq=False)

@@ -16,7 +16,7 @@ from torch.fx.node import map_arg
 from torch.utils import _pytree as pytree
 
 from nhwc.errors import EngineError
-from nhwc.inference import blocks, capture
+from nhwc.inference import blocks, capture, narrowing
 from nhwc.inference.building import Plan, plan, runner
 from nhwc.inference.choosing import Choice, Chooser
 from nhwc.inference.graph import Graph
@@ -46,6 +46,7 @@ def refreshed(of: Specialization | Loaded, model: torch.nn.Module) -> Specializa
     args, kwargs = pytree.tree_unflatten(flat, of.captured.in_spec)
     found, graph = graph_of(model, args, kwargs)
     _require_same_operators(of.captured, found)
+    narrowing.allow(graph, narrowing.allowed(of.graph))
     with torch.no_grad():
         blocks.repeat(graph, of.joined)
         _require_alike(of.graph, graph)

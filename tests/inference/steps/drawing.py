@@ -206,8 +206,10 @@ def linear(draw: random.Random) -> Drawn:
     x = torch.randn(*[draw.randint(1, 9) for _ in range(draw.randint(1, 4))], draw.randint(1, 2 * CHANNELS))
     weight = torch.randn(draw.randint(1, 2 * CHANNELS), x.shape[-1])
     bias = torch.randn(len(weight)) if draw.random() < 0.7 else None
+    narrow = draw.choice([None, torch.bfloat16, torch.float16])
+    weight = weight if narrow is None else weight.to(narrow).float()  # so that rounding changes nothing
     exact = functional.linear(x.double(), weight.double(), None if bias is None else bias.double())
-    return with_epilogue(draw, Linear(weight, bias), tokens(draw, x), exact, tokens, channel=-1)
+    return with_epilogue(draw, Linear(weight, bias, narrow), tokens(draw, x), exact, tokens, channel=-1)
 
 
 @draws(InvertedResidual)

@@ -11,6 +11,8 @@ from nhwc.inference.remembering.documents import Documents
 from nhwc.inference.saving.constants import TYPES, checksum, spanned
 from nhwc.inference.specialization import Specialization
 
+_NUMBERS = ("error", "eager_error", "floor")
+
 
 class Accuracies:
     """Accuracies under a folder, None for nowhere."""
@@ -30,14 +32,15 @@ class Accuracies:
     def get(self, key: str | None) -> Accuracy | None:
         found = None if key is None else self._documents.read(key)
         try:
-            return None if found is None else Accuracy(float(found["error"]), float(found["eager_error"]), (), "")
+            numbers = None if found is None else [float(found[name]) for name in _NUMBERS]
+            return None if numbers is None else Accuracy(numbers[0], numbers[1], floor=numbers[2])
         except (KeyError, TypeError, ValueError):
             return None
 
     def put(self, key: str | None, accuracy: Accuracy) -> None:
         """Keep one that holds with the algorithms as they were chosen; others are found out again."""
         if key is not None and accuracy.holds and not accuracy.switched_off and not accuracy.reason:
-            self._documents.write(key, {"error": accuracy.error, "eager_error": accuracy.eager_error})
+            self._documents.write(key, {name: getattr(accuracy, name) for name in _NUMBERS})
 
 
 def _is_plain(tensor: torch.Tensor) -> bool:

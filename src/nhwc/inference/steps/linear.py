@@ -10,7 +10,7 @@ import torch
 
 from nhwc.inference.native import Placed, Rows, Step
 from nhwc.inference.operations import Linear
-from nhwc.inference.steps.packing import packed
+from nhwc.inference.steps.packing import packed, registers
 from nhwc.inference.steps.products import Blocking, Extent, Window, adds_alike, blockings, product_step, table_bytes
 from nhwc.inference.steps.registry import Candidate, Request, algorithm
 
@@ -20,7 +20,7 @@ _MOST_LEADING = 4
 
 @algorithm(Linear)
 def linear(request: Request) -> Iterator[Candidate]:
-    """(..., C) to (..., K), with up to four dimensions before the last."""
+    """(..., C) to (..., K), with up to four dimensions before the last; on narrow weights where they are allowed."""
     operation = request.operation
     assert isinstance(operation, Linear)
     tensors = [each for each in (request.inputs[0], request.output, request.addend) if each is not None]
@@ -28,6 +28,10 @@ def linear(request: Request) -> Iterator[Candidate]:
         return
     if len(request.output.shape) - 1 > _MOST_LEADING or not adds_alike(request):
         return
+    if operation.narrow is not None and not request.exact:
+        for vectors in (4, 2) if registers() == 32 else (2, 1):
+            label = f"narrow {str(operation.narrow).removeprefix('torch.')} vectors={vectors}"
+            yield Candidate(label, partial(_build_narrow, request, operation, operation.narrow, vectors, label))
     columns, depth = operation.weight.shape
     weights = cache(partial(packed, operation.weight.detach().float().t()[None], zeros=depth))
     for blocking in blockings(Extent(math.prod(request.output.shape[:-1]), columns, depth), request.threads):
@@ -56,4 +60,13 @@ def _build(request: Request, operation: Linear, blocking: Blocking, weights: Cal
         blocking,
         scratch,
         rows_of=leading_rows,
+    )
+
+
+def _build_narrow(request: Request, operation: Linear, narrow: torch.dtype, vectors: int, label: str) -> Step:
+    """linear_narrow.cpp: few rows, weights of 16 bits."""
+    weight = packed(operation.weight.detach().float().t()[None], vectors).to(narrow)
+    blocking = Blocking(vectors=vectors, tall=int(narrow == torch.float16), rows=0, panels=0, depth=0)
+    return product_step(
+        "linear_narrow", label, request, weight, operation.bias, Window(), blocking, 0, rows_of=leading_rows
     )
