@@ -14,11 +14,12 @@ from nhwc.api.showing import Showing
 from nhwc.inference import module, saving
 from nhwc.inference.contents import Contents, Origin
 from nhwc.inference.making import Wishes, chooser_for, contents_for
-from nhwc.machine import conditions, processor_name
+from nhwc.machine import LoadMeter, conditions, processor_name
+from nhwc.measure.stability import load_sentences
 from nhwc.progress import Progress, quiet
 from nhwc.report.engine.summary import headline
 from nhwc.schema import load_engine_report as read_report
-from nhwc.timing import Benchmark
+from nhwc.timing import Benchmark, Load
 
 
 @dataclass(frozen=True, repr=False)
@@ -46,11 +47,14 @@ class Engine(module.Engine):
     def report(self, *inputs: Any, kwargs: Mapping[str, Any] | None = None, repeats: int = 10) -> EngineReport:
         """What every step runs and takes, measured in ``repeats`` whole calls on the current number of threads.
 
-        inputs, kwargs: arguments that it was built for, by default noise in the shapes it was first built for.
-        Raises EngineError for other ones.
+        inputs, kwargs: arguments that it was built for, by default the example that it was first built with, or noise
+        like it. Where other processes, the hypervisor or a CPU limit took time from it, a note says so.
+        Raises EngineError for arguments that it was not built for.
         """
+        meter = LoadMeter()
         found = super().report(*inputs, kwargs=kwargs, repeats=repeats)
-        return _report(replace(found, conditions=conditions(torch.device("cpu"))))
+        notes = (*found.notes, *_noise(meter.read(found.threads)))
+        return _report(replace(found, conditions=conditions(torch.device("cpu")), notes=notes))
 
 
 def engine(
@@ -112,6 +116,12 @@ def load_engine_report(source: Mapping[str, Any] | str | Path) -> EngineReport:
     Raises SchemaError where it is not ours, is damaged, or comes from a newer nhwc.
     """
     return _report(read_report(source))
+
+
+def _noise(load: Load | None) -> tuple[str, ...]:
+    """One sentence where the machine did something else while steps and limits were measured."""
+    sentences = [] if load is None else load_sentences(load)
+    return (f"times and shares are noisy: {'; '.join(sentences)}",) if sentences else ()
 
 
 def _report(found: engine_report.EngineReport) -> EngineReport:

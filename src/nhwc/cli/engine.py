@@ -74,6 +74,8 @@ def engine(
         if save is not None:
             if save.is_dir():
                 raise TargetError(f"-o {save} is a folder; name a file in it, such as {save / 'model.engine'}")
+            if not save.parent.exists():
+                raise TargetError(f"-o {save}: there is no folder {save.parent}; make it, or correct the path")
             output.check_writable(save)
         asked = preparation.request(
             target, input_=input_, images=images, batch=batch, train=False, device="cpu", threads=threads, seed=seed
