@@ -40,8 +40,9 @@ class EngineReport(Showing, engine_report.EngineReport):
 class Engine(module.Engine):
     """The model made ready for inference on the CPU. Called like the model; safe from many Python threads at once.
 
-    Inputs of shapes that it was not built for run through the original model, with one warning. Gradients do not flow
-    through it: it raises EngineError where an input asks for them, and in training mode.
+    Inputs that it was not built for run through the original model, with one warning at the call that says what
+    differs. Gradients do not flow through it. Raises EngineError where an input asks for them, in training mode, and
+    for inputs that the original model does not take or is not there for.
     """
 
     def report(self, *inputs: Any, kwargs: Mapping[str, Any] | None = None, repeats: int = 10) -> EngineReport:
@@ -72,14 +73,16 @@ def engine(
 ) -> Engine:
     """The model as a module for inference on the CPU: called like the model, the same numbers, sooner.
 
-    inputs, kwargs: example arguments; their shapes are what it is built for. exact: no algorithm that changes the
-    rounding of single products (Winograd's). budget_s: for timing algorithms. threads: how many it is tuned for, by
-    default as many as torch has. shapes: further example arguments, a sequence for each. batches: batch sizes to build
-    for besides the example's; a call takes the next larger one. keep_model: whether the engine holds the model, for
-    inputs of other shapes and for other numbers of threads. target: its name in reports. progress: told of
-    (stage, done, total).
+    model: in evaluation mode, on the CPU; compiled kernels take float32. inputs, kwargs: example arguments, by place
+    and by name as calls will give them; the shapes and dtypes of tensors, and other values, are what it is built for.
+    exact: no algorithm that changes the rounding of single products (Winograd's). budget_s: seconds for timing
+    algorithms. threads: how many it is tuned for, by default as many as torch has. shapes: further example arguments,
+    a tuple for each. batches: batch sizes to build for besides the example's; a call takes the next larger one.
+    keep_model: whether the engine holds the model, for inputs of other shapes, other numbers of threads and refresh.
+    target: its name in reports, by default the model's class. progress: told of (stage, done, total).
 
-    Raises EngineError for a model in training mode or one that torch.export cannot take.
+    Raises EngineError for a model in training mode, on another device, or that torch.export cannot take, and for an
+    example that the model does not take.
 
     >>> model = torch.nn.Sequential(torch.nn.Conv2d(3, 8, 3), torch.nn.ReLU()).eval()
     >>> picture = torch.randn(1, 3, 16, 16)

@@ -38,7 +38,10 @@ BenchOption = Annotated[
     float, typer.Option("--bench", metavar="SECONDS", help="For setting it against eager and compiled; 0 does not.")
 ]
 SaveOption = Annotated[
-    Path | None, typer.Option("-o", "--output", metavar="FILE", help="Save the engine here, for nhwc.load_engine.")
+    Path | None,
+    typer.Option(
+        "-o", "--output", metavar="FILE", help="Save the engine here, in a folder that exists, for nhwc.load_engine."
+    ),
 ]
 JsonOption = Annotated[bool, typer.Option("--json", help="Print the report as JSON.")]
 

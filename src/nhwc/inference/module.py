@@ -26,8 +26,9 @@ from nhwc.inference.specialization import Signature, signature_of
 class Engine(torch.nn.Module):
     """The model made ready for inference on the CPU. Called like the model; safe from many Python threads at once.
 
-    Inputs of shapes that it was not built for run through the original model, with one warning. Gradients do not flow
-    through it: it raises EngineError where an input asks for them, and in training mode.
+    Inputs that it was not built for run through the original model, with one warning at the call that says what
+    differs. Gradients do not flow through it. Raises EngineError where an input asks for them, in training mode, and
+    for inputs that the original model does not take or is not there for.
     """
 
     def __init__(
@@ -102,11 +103,11 @@ class Engine(torch.nn.Module):
     def save(self, path: str | Path, *, portable: bool = True) -> Path:
         """Write the engine to one file, from which ``nhwc.load_engine`` makes it again without the model's code.
 
-        portable: keep the weights as they were too, from which another machine chooses algorithms of its own; without
-        them the file is about half as large, and runs only where the same instructions and the same nhwc are.
+        portable: keep the weights as they were too, from which another machine, library or nhwc chooses algorithms of
+        its own; without them the file is smaller by their size, and runs only where all three are the same.
 
         Raises EngineError where something in it cannot be saved, such as an operator of a library that is not torch's,
-        or where the file cannot be written; a file that was there stays as it was then.
+        or where the file cannot be written; a file that was there stays as it was then. Makes no folders.
         """
         path = Path(path)
         saving.write(path, self._contents, portable=portable)
