@@ -98,7 +98,9 @@ def signature_of(name: str) -> list[inspect.Parameter]:
     return list(inspect.signature(getattr(nhwc, name)).parameters.values())
 
 
-@pytest.mark.parametrize("path", [ROOT / "README.md", ROOT / "docs" / "index.md"], ids=name_of)
+@pytest.mark.parametrize(
+    "path", [ROOT / "README.md", ROOT / "docs" / "index.md", ROOT / "docs" / "engine.md"], ids=name_of
+)
 def test_the_examples_run(path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     names = {"__name__": "__example__"}  # later examples build on earlier ones

@@ -11,6 +11,7 @@ from torch.utils import _pytree as pytree
 
 from nhwc.engine_report import MOST_TIMES, Accuracy
 from nhwc.inference.building import inexact_items, own_error, relative_error, runner
+from nhwc.inference.callers import first_line
 from nhwc.inference.narrowing import error_floor
 from nhwc.inference.specialization import Specialization
 from nhwc.progress import Progress
@@ -36,7 +37,7 @@ def settle(
         try:
             exact = _tensors(_in_float64(model, args, kwargs))
         except Exception as error:  # noqa: BLE001 whatever the user's code raises in float64
-            return Accuracy(float("nan"), float("nan"), (), f"the model does not run in float64: {error}")
+            return Accuracy(float("nan"), float("nan"), (), f"the model does not run in float64: {first_line(error)}")
         copies = pytree.tree_map(_cloned, (tuple(args), dict(kwargs)))  # a model may write into its input
         eager = _error(_tensors(model(*copies[0], **copies[1])), exact)
         planned = of.plans[threads]

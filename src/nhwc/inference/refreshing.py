@@ -37,7 +37,6 @@ def refreshed(of: Specialization | Loaded, model: torch.nn.Module) -> Specializa
             "the engine was released from its model or loaded from a file, and holds packed weights alone; "
             "build it again from the model"
         )
-    capture.require_evaluation(model)
     for node in of.captured.names:
         _require_weight(of, model, node)
     flat: list[Any] = list(of.captured.fixed)
