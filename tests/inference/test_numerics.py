@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Iterator
 from dataclasses import replace
 
@@ -10,6 +11,7 @@ import torch
 from inference.engines import specialized
 from torch import nn
 
+from nhwc.inference.held_back import held_back
 from nhwc.inference.numerics import settle
 from nhwc.inference.operations import Convolution
 from nhwc.inference.steps import registry
@@ -81,3 +83,24 @@ def test_a_model_that_has_no_float64_says_so() -> None:
     accuracy = settle(specialized(model, X), model, (X,), {}, torch.get_num_threads(), lambda *_: None)
     assert "does not run in float64" in accuracy.reason
     assert not accuracy.holds
+
+
+def test_the_model_does_not_run_while_another_thread_exports() -> None:
+    class Noting(nn.Sequential):
+        called = 0
+
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            type(self).called += 1
+            return super().forward(x)  # type: ignore[no-any-return]
+
+    model = Noting(nn.Conv2d(8, 4, 3)).eval()
+    made = specialized(model, X)
+    before = Noting.called
+    thread = threading.Thread(target=settle, args=(made, model, (X,), {}, torch.get_num_threads(), lambda *_: None))
+    with held_back():  # torch.export gives the model fake parameters meanwhile
+        thread.start()
+        thread.join(0.5)
+        meanwhile = Noting.called
+    thread.join()
+    assert meanwhile == before
+    assert Noting.called == before + 2

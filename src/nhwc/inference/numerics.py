@@ -11,6 +11,7 @@ from torch.utils import _pytree as pytree
 
 from nhwc.engine_report import Accuracy
 from nhwc.inference.building import inexact_items, own_error, relative_error, runner
+from nhwc.inference.held_back import ALONE
 from nhwc.inference.specialization import Specialization
 from nhwc.progress import Progress
 
@@ -30,11 +31,14 @@ def settle(
     flat = pytree.tree_leaves((tuple(args), dict(kwargs)))
     with torch.no_grad():
         try:
-            exact = _tensors(_in_float64(model, args, kwargs))
+            with ALONE:
+                exact = _tensors(_in_float64(model, args, kwargs))
         except Exception as error:  # noqa: BLE001 whatever the user's code raises in float64
             return Accuracy(float("nan"), float("nan"), (), f"the model does not run in float64: {error}")
         copies = pytree.tree_map(_cloned, (tuple(args), dict(kwargs)))  # a model may write into its input
-        eager = _error(_tensors(model(*copies[0], **copies[1])), exact)
+        with ALONE:
+            outputs = _tensors(model(*copies[0], **copies[1]))
+        eager = _error(outputs, exact)
         result = Accuracy(_error(_tensors(_outputs(of, flat, threads)), exact), eager)
         planned = of.plans[threads]
         left = [] if result.holds else inexact_items(planned, threads)
