@@ -57,7 +57,7 @@ def refreshed(of: Specialization | Loaded, model: torch.nn.Module) -> Specializa
         fresh.learned = {nodes[node]: strides for node, strides in of.learned.items()}
         fresh.plans, fresh.runners = {}, {}
         fresh._lock = threading.Lock()
-        for threads, old in of.plans.items():
+        for threads, old in list(of.plans.items()):  # a call on another number of threads may add one meanwhile
             made = plan(graph, fresh.strides, threads, of.exact, fresh.learned)
             made.exact |= {nodes[node] for node in old.exact}
             fresh.runners[threads] = runner(made, threads, _Kept(old), quiet)
