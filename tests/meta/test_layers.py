@@ -15,6 +15,7 @@ DATA = {
     "health",
     "suite",
     "operators",
+    "plan",
     "engine_report",
     "progress",
     "whole_files",
