@@ -1,4 +1,4 @@
-"""The frozen data of a plan: which modules of a model run in which memory format, what that costs, and for what it holds.
+"""The frozen data of a plan: which modules of a model run in which memory format, what that costs, and what it is for.
 
 A format is "contiguous" or "channels_last"; for tensors of rank 5 the second means channels last 3-D. ``ms`` are
 milliseconds of one step, ``nbytes`` bytes of one tensor.

@@ -14,6 +14,7 @@ DATA = {
     "proof",
     "health",
     "suite",
+    "kept_times",
     "operators",
     "plan",
     "engine_report",

@@ -16,10 +16,11 @@ from nhwc.inference.capture import Captured
 from nhwc.inference.choosing import Chooser
 from nhwc.inference.contents import Contents, Origin
 from nhwc.inference.graph import Graph
-from nhwc.inference.measurements import Measurements, folder
+from nhwc.inference.measurements import Measurements
 from nhwc.inference.numerics import agrees, settle
 from nhwc.inference.remembering import Accuracies, Captures
 from nhwc.inference.specialization import Specialization
+from nhwc.kept_times import folder
 from nhwc.progress import Progress
 
 
