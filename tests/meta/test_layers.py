@@ -64,6 +64,8 @@ PACKAGES: dict[str, set[str]] = {
     "report/verification/to_terminal.py": {"rich"},
     "report/bench/to_terminal.py": {"rich"},
     "report/engine/to_terminal.py": {"rich"},
+    "report/plan/to_terminal.py": {"rich"},
+    "planner/mincut.py": {"numpy", "scipy"},
     "inference/saving/files.py": {"safetensors"},
     "report/templating.py": {"jinja2", "markupsafe"},
     "report/bench/chart.py": {"markupsafe"},

@@ -4,6 +4,8 @@ from nhwc.api.auditing import AuditReport, audit, fake_mode, load_report, print_
 from nhwc.api.benching import BenchReport, bench, load_bench
 from nhwc.api.choices import check_variants, every_variant
 from nhwc.api.examining import HealthReport, doctor
+from nhwc.api.planning import check_plan, plan_formats
+from nhwc.api.plans import FormatPlan, load_plan
 from nhwc.api.serving import EngineReport, engine, load_engine, load_engine_report
 from nhwc.api.switching import kernels_on
 from nhwc.api.training import train
@@ -15,6 +17,7 @@ __all__ = [
     "AuditReport",
     "BenchReport",
     "EngineReport",
+    "FormatPlan",
     "HealthReport",
     "JsonLog",
     "TextLog",
@@ -23,6 +26,7 @@ __all__ = [
     "VerifyReport",
     "audit",
     "bench",
+    "check_plan",
     "check_variants",
     "conditions",
     "doctor",
@@ -33,9 +37,11 @@ __all__ = [
     "load_bench",
     "load_engine",
     "load_engine_report",
+    "load_plan",
     "load_report",
     "load_verification",
     "naming",
+    "plan_formats",
     "print_report",
     "record",
     "render",

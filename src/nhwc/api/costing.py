@@ -21,13 +21,15 @@ _SAVE_EVERY_S = 5.0
 
 def kept(environment: Environment) -> KeptTimes:
     """The times that are kept for a device, processor, build of torch, instruction set and number of threads."""
-    machine = ", ".join((
-        environment.device,
-        environment.processor,
-        f"torch {environment.torch} {torch.version.git_version}",
-        torch.backends.cpu.get_cpu_capability(),
-        f"{environment.threads} threads",
-    ))
+    machine = ", ".join(
+        (
+            environment.device,
+            environment.processor,
+            f"torch {environment.torch} {torch.version.git_version}",
+            torch.backends.cpu.get_cpu_capability(),
+            f"{environment.threads} threads",
+        )
+    )
     return KeptTimes(_FORMAT, _VERSION, "operators", machine, folder())
 
 

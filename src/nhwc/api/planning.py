@@ -12,6 +12,7 @@ from torch import nn
 
 from nhwc import kernels
 from nhwc.api.costing import Costs, kept
+from nhwc.api.plans import FormatPlan
 from nhwc.conversion import bring, converted
 from nhwc.errors import ConversionError, ModelError, PlanError
 from nhwc.formats import layout_of
@@ -75,7 +76,7 @@ def plan_formats(
     budget_s: float = 60.0,
     target: str = "",
     progress: Progress | None = None,
-) -> Plan:
+) -> FormatPlan:
     """The formats in which the modules of ``model`` are predicted to take the least time together.
 
     The model runs once in each format, and every distinct operator call of both is timed alone, or known from earlier
@@ -124,7 +125,7 @@ def plan_formats(
         [costs.in_formats(*pair) for pair in moves],
         _given(values, contiguous, step.tensors()),
     )
-    return Plan(
+    return FormatPlan(
         target=contiguous.target,
         placements=solution.placements,
         moves=solution.moves,

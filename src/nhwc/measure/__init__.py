@@ -7,4 +7,15 @@ from nhwc.measure.replay import Lost, replay
 from nhwc.measure.savings import Trial, savings
 from nhwc.measure.steps import time_step
 
-__all__ = ["Clock", "Lost", "Trial", "call_key", "composite", "conversion_call", "replay", "savings", "time_calls", "time_step"]
+__all__ = [
+    "Clock",
+    "Lost",
+    "Trial",
+    "call_key",
+    "composite",
+    "conversion_call",
+    "replay",
+    "savings",
+    "time_calls",
+    "time_step",
+]

@@ -13,14 +13,14 @@ from dataclasses import replace
 import torch
 
 from nhwc.measure.calls import CANNOT_RUN, cuda_devices, likeness, made_up, runner_on
-from nhwc.measure.clock import Clock, clock_for, summarize
+from nhwc.measure.clock import Clock, clock_for
 from nhwc.model import Call, Phase, TensorMeta
 from nhwc.progress import Progress, quiet
 
 #: Bytes written between timings: more than the level 2 caches of a machine with few cores hold.
 _EVICTING_BYTES = 32 * 2**20
-#: Milliseconds after which a call has had enough timings.
-_ENOUGH_MS = 400.0
+#: Milliseconds after which a call has had enough timings; short ones are timed up to this many times as often.
+_ENOUGH_MS, _MORE = 100.0, 4
 
 
 def call_key(call: Call) -> str:
@@ -49,8 +49,8 @@ def time_calls(
 ) -> None:
     """Tell ``measured`` the milliseconds of each call in turn, until ``budget_s`` seconds have passed.
 
-    None where a call cannot run on made-up tensors. Median of at most ``repeats`` timings, 1 or more, after one that
-    is not timed. Without autograd; random state is as before afterwards. progress: told ("measure", done, calls).
+    None where a call cannot run on made-up tensors. The least of ``repeats`` timings, 1 or more (of a short call: of
+    more), after one that is not timed: what else the machine does only adds to them. Without autograd; random state is as before afterwards. progress: told ("measure", done, calls).
     """
     started = now_s()
     with torch.random.fork_rng(devices=cuda_devices(calls)), torch.no_grad():
@@ -69,11 +69,11 @@ def _time_ms(call: Call, repeats: int, clock: Callable[[torch.device], Clock]) -
         other = torch.empty(_EVICTING_BYTES, dtype=torch.uint8, device=device)
         run()
         samples: list[float] = []
-        while len(samples) < repeats and sum(samples) < _ENOUGH_MS:
+        while len(samples) < repeats or (len(samples) < _MORE * repeats and sum(samples) < _ENOUGH_MS):
             other.fill_(len(samples))
             if tensors and tensors[0].is_floating_point() and 0 not in tensors[0].stride():
                 tensors[0].mul_(1)
             samples.append(clock(device).time_ms(run))
     except CANNOT_RUN:
         return None
-    return summarize(samples).median_ms
+    return min(samples)

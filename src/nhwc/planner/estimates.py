@@ -31,4 +31,3 @@ def estimate_ms(call: Call, measured: Sequence[tuple[Call, float]]) -> float:
 
 def _ms_per_byte(measured: Sequence[tuple[Call, float]]) -> list[float]:
     return [ms / moved_bytes(call) for call, ms in measured if moved_bytes(call)]
-

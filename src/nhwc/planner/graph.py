@@ -71,13 +71,11 @@ def graph(
     for path in flow.modules:
         running[path] = len(nodes)
         nodes.append(costs[path])
-    for path in dict.fromkeys(value.producer for value in values):
-        if path is INPUTS:
-            continue
-        if path in containers:
-            leaving[path] = running[path]
+    for producer in dict.fromkeys(value.producer for value in values if value.producer is not INPUTS):
+        if producer in containers:
+            leaving[producer] = running[producer]
         else:
-            leaving[path] = len(nodes)
+            leaving[producer] = len(nodes)
             nodes.append((0.0, 0.0))
     tensors, ties = [], []
     for number, value in enumerate(values):

@@ -81,11 +81,15 @@ def _source_side(edges: Sequence[_Edge], count: int) -> list[bool]:
     import numpy
     from scipy import sparse
 
+    if not edges:
+        return [False] * count
     total = sum(cost for _, _, cost in edges if isfinite(cost))
     scale = _ALL / total if total else 1.0
-    starts, ends, costs = (numpy.array(column) for column in zip(*edges, strict=True)) if edges else ([], [], [])
-    capacities = numpy.where(numpy.isfinite(costs), numpy.rint(numpy.asarray(costs) * scale), _NEVER)
-    graph = sparse.csr_matrix((numpy.minimum(capacities, _NEVER), (starts, ends)), shape=(count, count))
+    starts, ends = [edge[0] for edge in edges], [edge[1] for edge in edges]
+    costs = numpy.array([cost if isfinite(cost) else 0.0 for _, _, cost in edges])
+    never = numpy.array([not isfinite(cost) for _, _, cost in edges])
+    capacities = numpy.where(never, _NEVER, numpy.rint(costs * scale))
+    graph = sparse.csr_matrix((capacities, (starts, ends)), shape=(count, count))
     graph.data = numpy.minimum(graph.data, _NEVER)  # parallel edges were added up
     graph = graph.astype(numpy.int32)
     flow = sparse.csgraph.maximum_flow(graph, 0, 1).flow
