@@ -57,9 +57,8 @@ def test_json_has_a_line_for_each_module_to_edit() -> None:
     lines = render_json(sample.plan()).splitlines()
     assert len([line for line in lines if '"module_type"' in line]) == 2
     assert len([line for line in lines if '"where"' in line]) == 3
-    edited = load_plan(
-        render_json(sample.plan()).replace('"format": "channels_last", "calls"', '"format": "contiguous", "calls"')
-    )
+    text = render_json(sample.plan())
+    edited = load_plan(text.replace('"format": "channels_last", "calls"', '"format": "contiguous", "calls"'))
     assert edited.format == "contiguous"
 
 
@@ -108,9 +107,9 @@ def test_differences_are_told_in_order() -> None:
         kernels=(),
         predicted=Predicted(13.0, 9.75, 9.0),
     )
+    reason = "it was made for another module tree (paths, types or parameter shapes differ)"
     assert differences(old, new) == (
-        "the plans are for different things: of the first, it was made for another module tree (paths, types or "
-        "parameter shapes differ)",
+        f"the plans are for different things: of the first, {reason}",
         "features.conv: channels last before, contiguous now",
         "the model itself: no longer planned",
         "head: contiguous, not planned before",

@@ -50,7 +50,8 @@ def time_calls(
     """Tell ``measured`` the milliseconds of each call in turn, until ``budget_s`` seconds have passed.
 
     None where a call cannot run on made-up tensors. The least of ``repeats`` timings, 1 or more (of a short call: of
-    more), after one that is not timed: what else the machine does only adds to them. Without autograd; random state is as before afterwards. progress: told ("measure", done, calls).
+    more), after one that is not timed: what else the machine does only adds to them. Without autograd; random state is
+    as before afterwards. progress: told ("measure", done, calls).
     """
     started = now_s()
     with torch.random.fork_rng(devices=cuda_devices(calls)), torch.no_grad():
