@@ -72,7 +72,7 @@ def plan_formats(
     train: bool = False,
     loss: Callable[[Any], torch.Tensor] | None = None,
     amp: torch.dtype | None = None,
-    repeats: int = 5,
+    repeats: int = 3,
     budget_s: float = 60.0,
     target: str = "",
     progress: Progress | None = None,
