@@ -10,13 +10,15 @@ from typing import Any
 import pytest
 import torch
 from api.test_deciding import measured
+from optimization.made_up_plans import Branching, mixed, plan
 from torch import nn
 
 import nhwc
-from nhwc.api import optimizing
+from nhwc.api import optimizing, plans_tried
 from nhwc.api.benching import BenchReport
-from nhwc.optimization import kernels_of
+from nhwc.optimization import is_arranged, kernels_of
 from nhwc.optimization_report import Form
+from nhwc.plan import Plan
 from nhwc.proof import Outcome, VariantProof, Verification
 from nhwc.timing import Benchmark
 
@@ -32,8 +34,19 @@ def net() -> nn.Sequential:
 def taking(monkeypatch: pytest.MonkeyPatch, few_threads: None) -> Callable[..., Seen]:
     """Candidates take the milliseconds that they are told to; nothing is run."""
 
-    def install(error: BaseException | None = None, outcome: Outcome = Outcome.PASSED, **times_ms: float) -> Seen:
+    def install(
+        error: BaseException | None = None,
+        outcome: Outcome = Outcome.PASSED,
+        plan: Callable[[nn.Module], Plan] | None = None,
+        **times_ms: float,
+    ) -> Seen:
         seen: Seen = {}
+
+        def plan_formats(model: nn.Module, *inputs: Any, **options: Any) -> Plan:
+            if plan is None:
+                raise nhwc.RecordingError("nothing can be planned here")
+            seen["planning"] = options
+            return plan(model)
 
         def bench(model: nn.Module, *inputs: Any, **options: Any) -> BenchReport:
             seen.update(options, model=model)
@@ -49,6 +62,7 @@ def taking(monkeypatch: pytest.MonkeyPatch, few_threads: None) -> Callable[..., 
 
         monkeypatch.setattr(optimizing, "bench", bench)
         monkeypatch.setattr(optimizing, "verify", verify)
+        monkeypatch.setattr(plans_tried, "plan_formats", plan_formats)
         return seen
 
     return install
@@ -159,7 +173,6 @@ def test_the_report_travels_with_the_model_and_comes_back_from_a_file(
     ("candidate", "error", "words"),
     [
         ("chanels_last", nhwc.RegistryError, "did you mean channels_last"),
-        ("planned", nhwc.RegistryError, "needs a plan"),
         ("channels_last+bf16", nhwc.RegistryError, "cannot be put on a model"),
         ("engine", nhwc.VariantError, "call model.eval"),
     ],
@@ -173,7 +186,65 @@ def test_a_model_in_training_mode_is_measured_without_the_engine(taking: Callabl
     seen = taking(contiguous=10, channels_last=10, channels_last__kernels=10)
     model = nhwc.optimize(net().train(), IMAGE)
     assert "engine" not in seen["variants"]
-    assert nhwc.optimization_of(model).notes[0].startswith("engine was not tried")
+    notes = nhwc.optimization_of(model).notes
+    assert notes[0] == "planned was not tried: nothing can be planned here"
+    assert notes[1].startswith("engine was not tried")
+
+
+def test_a_plan_is_made_tried_and_put_on_the_model(taking: Callable[..., Seen]) -> None:
+    seen = taking(plan=mixed, contiguous=10, channels_last=9, planned=6, channels_last__kernels=8, engine=20)
+    model = Branching().eval()
+    expected = model(IMAGE)
+    found = nhwc.optimize(model, IMAGE, budget_s=3.0)
+    assert found is model
+    assert list(seen["variants"]) == ["contiguous", "channels_last", "planned", "channels_last+kernels", "engine"]
+    assert is_arranged(seen["variants"]["planned"])
+    assert seen["planning"]["budget_s"] == 3.0
+    assert seen["verified"][0].startswith("planned:plan")
+    assert torch.allclose(model(IMAGE), expected, atol=1e-5)
+    assert nhwc.layout_of(model.left.weight).kind == nhwc.LayoutKind.CHANNELS_LAST
+    report = nhwc.optimization_of(model)
+    assert (report.chosen, report.candidate("planned").predicted) == ("planned", 1.25)
+    assert report.plan == mixed(model)
+    assert "predicted 1.25 times channels_last, measured 1.50" in " ".join(str(report).split())
+    with pytest.raises(nhwc.ModelError, match=r"nhwc\.restore\(model\) first"):
+        nhwc.optimize(model, IMAGE)
+    nhwc.restore(model)
+    assert not is_arranged(model)
+
+
+def test_a_plan_of_one_format_is_not_tried(taking: Callable[..., Seen]) -> None:
+    seen = taking(
+        plan=lambda model: plan(model, {"0": "channels_last"}, []),
+        contiguous=10,
+        channels_last=10,
+        channels_last__kernels=10,
+        engine=10,
+    )
+    model = nhwc.optimize(net(), IMAGE)
+    assert "planned" not in seen["variants"]
+    assert "planned was not tried: the plan has all modules in channels last" in nhwc.optimization_of(model).notes
+
+
+def test_a_plan_that_does_not_hold_is_refused(taking: Callable[..., Seen]) -> None:
+    model = Branching().eval()
+    with pytest.raises(nhwc.PlanError, match="does not hold here: it was made for another module tree"):
+        nhwc.optimize(net(), IMAGE, plan=mixed(model))
+    assert not is_arranged(model)
+
+
+def test_a_plan_is_verified_as_it_is_put_on(few_threads: None) -> None:
+    from nhwc.variants.planned import offered
+
+    model = Branching()
+    with offered([mixed(model)]) as spec:
+        report = nhwc.verify(model, IMAGE, variants=[spec], train=True)
+        assert report.passed, str(report)
+    with pytest.raises(nhwc.RegistryError, match="no plan is offered as"):
+        nhwc.verify(model, IMAGE, variants=[spec])
+    with pytest.raises(nhwc.RegistryError, match="no plan is offered as"):
+        nhwc.verify(model, IMAGE, variants=["planned"])
+    assert not is_arranged(model)
 
 
 def test_what_is_no_model() -> None:

@@ -19,7 +19,6 @@ DATA = {
     "plan",
     "engine_report",
     "optimization_report",
-    "plan",
     "progress",
     "whole_files",
     "schema",
@@ -42,7 +41,7 @@ MAY_USE: dict[str, set[str]] = {
     "inference": DATA | {"formats", "kernels", "conversion"},
     "training": DATA | {"data", "distributed", "conversion", "kernels", "formats"},
     "optimization": DATA | {"formats", "conversion", "kernels"},
-    "variants": DATA | MACHINE | {"formats", "conversion", "recorder", "kernels", "inference"},
+    "variants": DATA | MACHINE | {"formats", "conversion", "recorder", "kernels", "inference", "optimization"},
     "verification": DATA | MACHINE | {"formats", "conversion", "recorder", "variants"},
     "api": BELOW_API,
     "cli": DATA | PURE_PARTS | {"api"},  # pure ones, so that it can check words before torch is there

@@ -14,6 +14,7 @@ from nhwc.optimization.arrangement import ENGINE, PLANNED
 from nhwc.optimization_report import PLAIN, Form
 from nhwc.plan import Plan
 from nhwc.variants import parse
+from nhwc.variants.planned import offered
 
 KERNELS = "channels_last+kernels"
 
@@ -28,7 +29,7 @@ class Offer:
 
     @property
     def is_planned(self) -> bool:
-        return self.arrangement.plan is not None
+        return bool(self.arrangement.plans)
 
     @property
     def is_in_place(self) -> bool:
@@ -42,13 +43,14 @@ class Offer:
         return Form.COMPILED if self.arrangement.compiled else Form.IN_PLACE
 
     def verifiable(self, stack: ExitStack) -> str:
-        """The variant to verify; ``stack`` holds what it needs."""
-        del stack
-        return self.spec
+        """The variant to verify, known for as long as ``stack`` is open."""
+        if not self.is_planned:
+            return self.spec
+        return self.spec.replace(PLANNED, stack.enter_context(offered(self.arrangement.plans)), 1)
 
 
 def offers(
-    asked: Sequence[str] | None, device: torch.device, *, train: bool, plan: Plan | None, training: bool
+    asked: Sequence[str] | None, device: torch.device, *, train: bool, plans: Sequence[Plan], training: bool
 ) -> tuple[dict[str, Offer], tuple[str, ...]]:
     """Both plain formats and what was asked for, or all that there is, by name; sentences on what was left out.
 
@@ -56,20 +58,20 @@ def offers(
     """
     notes: list[str] = []
     if asked is None:
-        specs = [*PLAIN, *_usual(device, train=train, plan=plan, training=training, notes=notes)]
+        specs = [*PLAIN, *_usual(device, train=train, plans=plans, training=training, notes=notes)]
     else:
         named = [asked] if isinstance(asked, str) else list(asked)
         specs = list(dict.fromkeys([*PLAIN, *(each.strip() for each in named)]))
         for spec in specs:
-            _check(spec, device, train=train, plan=plan, training=training)
-    return {spec: Offer(spec, spec, arrangement_of(spec, plan)) for spec in specs}, tuple(notes)
+            _check(spec, device, train=train, plans=plans, training=training)
+    return {spec: Offer(spec, spec, arrangement_of(spec, plans)) for spec in specs}, tuple(notes)
 
 
-def _usual(device: torch.device, *, train: bool, plan: Plan | None, training: bool, notes: list[str]) -> list[str]:
-    found = [] if plan is None or plan.format is not None else [PLANNED]
+def _usual(device: torch.device, *, train: bool, plans: Sequence[Plan], training: bool, notes: list[str]) -> list[str]:
+    found = [PLANNED] if any(plan.format is None for plan in plans) else []
     for spec in (KERNELS, *([] if train else [ENGINE])):
         try:
-            _check(spec, device, train=train, plan=plan, training=training)
+            _check(spec, device, train=train, plans=plans, training=training)
         except VariantError as error:
             notes.append(f"{spec} was not tried: {error}")
         else:
@@ -77,13 +79,13 @@ def _usual(device: torch.device, *, train: bool, plan: Plan | None, training: bo
     return found
 
 
-def _check(spec: str, device: torch.device, *, train: bool, plan: Plan | None, training: bool) -> None:
+def _check(spec: str, device: torch.device, *, train: bool, plans: Sequence[Plan], training: bool) -> None:
     first = spec.split("+", maxsplit=1)[0]
-    if first == PLANNED and plan is None:
+    if first == PLANNED and not plans:
         raise RegistryError(f"candidate {spec!r} needs a plan: pass plan=, or leave it out")
     parse(spec.replace(PLANNED, PLAIN[1], 1) if first == PLANNED else spec, device)
     try:
-        arrangement = arrangement_of(spec, plan)
+        arrangement = arrangement_of(spec, plans)
     except ValueError:
         raise RegistryError(
             f"candidate {spec!r} cannot be put on a model; join contiguous, channels_last or planned with kernels or "

@@ -15,13 +15,14 @@ from torch.optim import Optimizer
 from nhwc.api.benching import BenchReport, bench
 from nhwc.api.candidates import Offer, offers
 from nhwc.api.deciding import Decision, decide
+from nhwc.api.plans_tried import plans_for
 from nhwc.api.remembering import OptimizeReport, remember
 from nhwc.api.serving import engine
 from nhwc.api.verifying import VerifyReport, verify
 from nhwc.conversion.plan import plan_conversion
 from nhwc.conversion.targets import convertible
 from nhwc.errors import ConversionError, ModelError, NhwcError
-from nhwc.optimization import arrange, rearranged
+from nhwc.optimization import arrange, is_arranged, rearranged
 from nhwc.optimization_report import PLAIN, Candidate, Form
 from nhwc.plan import Plan
 from nhwc.progress import Progress, quiet
@@ -53,7 +54,7 @@ def optimize(
     kwargs: Mapping[str, Any] | None = None,
     train: bool = False,
     candidates: Sequence[str] | None = None,
-    plan: Plan | None = None,
+    plan: Plan | Sequence[Plan] | None = None,
     optimizer: Optimizer | Sequence[Optimizer] | None = None,
     loss: Callable[[Any], torch.Tensor] | None = None,
     budget_s: float = 60.0,
@@ -73,13 +74,17 @@ def optimize(
     inputs, kwargs: example arguments, of the shapes, dtypes and device that the model is to be fast for.
     train: whole training steps are measured and verified instead of forward passes in evaluation mode.
     candidates: specs besides both plain formats ("channels_last+kernels", "engine", "channels_last+compile"); by
-        default all that the device has, without torch.compile. plan: what the candidate "planned" stands for.
+        default all that the device has, without torch.compile.
+    plan: what the candidate "planned" stands for, or several for several shapes of inputs, the first for all other
+        shapes; without one, a plan is made.
     optimizer: those that hold the model's parameters and have state: it follows the weights.
     loss: for training, model output → scalar; without one backward starts from a gradient of ones.
-    budget_s, margin, seed: as for ``bench``. progress: called with (stage, done, total).
+    budget_s: seconds of rounds, and of timing operators for a plan, at most. margin, seed: as for ``bench``.
+    progress: called with (stage, done, total).
 
     Raises ModelError where the model raises in contiguous format, ConversionError where it cannot be converted,
-    RegistryError and VariantError for a candidate that there is not. The model is then as before, also after Ctrl-C.
+    RegistryError and VariantError for a candidate that there is not, PlanError for a plan that does not hold here. The
+    model is then as before, also after Ctrl-C.
 
     >>> net = nn.Sequential(nn.Conv2d(3, 8, 3), nn.ReLU())
     >>> found = optimize(net, torch.randn(1, 3, 16, 16), candidates=[], budget_s=0.5)
@@ -94,7 +99,25 @@ def optimize(
     given = () if optimizer is None else (optimizer,) if isinstance(optimizer, Optimizer) else tuple(optimizer)
     tell, title = progress or quiet, target or type(model).__name__
     asked = _Asked(model, inputs, dict(kwargs or {}), train, loss, budget_s, margin, seed, title, tell)
-    offered, notes = offers(candidates, device_of(model, inputs), train=train, plan=plan, training=model.training)
+    if is_arranged(model):
+        raise ModelError(
+            f"this {type(model).__name__} has kernels or conversions of an earlier optimization; call "
+            "nhwc.restore(model) first"
+        )
+    plans, notes = plans_for(
+        model,
+        inputs,
+        asked.keywords,
+        given=() if plan is None else (plan,) if isinstance(plan, Plan) else tuple(plan),
+        candidates=candidates,
+        train=train,
+        loss=loss,
+        budget_s=budget_s,
+        target=title,
+        tell=tell,
+    )
+    device = device_of(model, inputs)
+    offered, left_out = offers(candidates, device, train=train, plans=plans, training=model.training)
     benchmark, refused = _measured(asked, offered)
     verified: list[VerifyReport] = []
 
@@ -102,8 +125,11 @@ def optimize(
         verified.append(_verified(asked, offered[name]))
         return verified[-1].variants[0]
 
-    predicted = {} if plan is None else {each.name: plan.predicted.gain for each in offered.values() if each.is_planned}
-    decision = decide(benchmark, predicted, verify_one, current=_current(model))
+    planned = plans[0] if plans else None
+    gains = (
+        {} if planned is None else {each.name: planned.predicted.gain for each in offered.values() if each.is_planned}
+    )
+    decision = decide(benchmark, gains, verify_one, current=_current(model))
     chosen = offered.get(decision.chosen)
     report = OptimizeReport(
         target=title,
@@ -116,9 +142,9 @@ def optimize(
         confidence=decision.confidence,
         benchmark=Benchmark(**{name: getattr(benchmark, name) for name in Benchmark.__dataclass_fields__}),
         verification=_together(verified),
-        plan=plan,
+        plan=planned,
         seconds=time.monotonic() - began,
-        notes=(*notes, *benchmark.unstable),
+        notes=(*notes, *left_out, *benchmark.unstable),
     )
     return _applied(asked, chosen, decision, report, given)
 

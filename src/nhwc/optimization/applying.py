@@ -10,11 +10,12 @@ from typing import TypeVar
 from torch import nn
 from torch.optim import Optimizer
 
-from nhwc.conversion import convert, is_converted
+from nhwc.conversion import convert, convert_each, is_converted
 from nhwc.conversion import restore as restore_formats
 from nhwc.conversion.targets import convertible
 from nhwc.errors import ModelError
 from nhwc.optimization.arrangement import Arrangement
+from nhwc.optimization.boundaries import hang_moves, has_moves, take_moves_off, weight_formats
 from nhwc.optimization.scope import kernels_of, scope, unscope
 from nhwc.strides import CONTIGUOUS
 
@@ -30,7 +31,13 @@ def arrange(model: nn.Module, arrangement: Arrangement, optimizer: Sequence[Opti
     with ExitStack() as undo:
         if arrangement.kernels is not None:
             scope(core, arrangement.kernels, undo)
+        if arrangement.plans:
+            hang_moves(core, arrangement.plans, undo)
         # last: it undoes itself where it fails
+        if arrangement.plans:
+            convert_each(core, weight_formats(core, arrangement.plans[0]), optimizer=list(optimizer))
+            undo.pop_all()
+            return
         convert(
             core,
             CONTIGUOUS if arrangement.format == CONTIGUOUS else "auto",
@@ -53,13 +60,18 @@ def rearranged(model: ModelT, arrangement: Arrangement) -> ModelT:
     return copied
 
 
+def is_arranged(model: nn.Module) -> bool:
+    """Whether ``model`` has kernels or conversions of an arrangement; formats alone can be changed as they are."""
+    core = convertible(model)
+    return kernels_of(core) is not None or has_moves(core)
+
+
 def take_off(model: nn.Module, *, optimizer: Optimizer | Sequence[Optimizer] | None = None) -> bool:
     """Undo ``arrange`` and ``nhwc.convert``; whether there was anything. Raises ConversionError as ``restore`` does."""
     core = convertible(model)
-    had_kernels = kernels_of(core) is not None
-    if is_converted(core):
+    converted = is_converted(core)
+    if converted:  # first: what it refuses leaves the model as it is
         restore_formats(core, optimizer=optimizer)
-        unscope(core)
-        return True
+    had_moves, had_kernels = take_moves_off(core), kernels_of(core) is not None
     unscope(core)
-    return had_kernels
+    return converted or had_moves or had_kernels

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from nhwc.plan import Plan
@@ -16,19 +17,20 @@ PLANNED, KERNELS = "planned", "kernels"
 class Arrangement:
     """A candidate taken apart.
 
-    format: of all weights and inputs; "" where ``plan`` has one for each module. kernels: names, empty for all; None
+    format: of all weights and inputs; "" where ``plans`` have one for each module. plans: of several shapes of inputs;
+    the first has the formats of weights, and is for all shapes that have none. kernels: names, empty for all; None
     for none. compiled: whether torch.compile takes it. is_engine: nhwc.engine stands in the model's place.
     """
 
     format: str
-    plan: Plan | None = None
+    plans: tuple[Plan, ...] = ()
     kernels: tuple[str, ...] | None = None
     compiled: bool = False
     is_engine: bool = False
 
 
-def arrangement_of(spec: str, plan: Plan | None = None) -> Arrangement:
-    """The arrangement of a candidate; ``plan`` is what "planned" stands for.
+def arrangement_of(spec: str, plans: Sequence[Plan] = ()) -> Arrangement:
+    """The arrangement of a candidate; ``plans`` are what "planned" stands for.
 
     Raises ValueError for what is no candidate.
 
@@ -38,15 +40,14 @@ def arrangement_of(spec: str, plan: Plan | None = None) -> Arrangement:
     first, *rest = [part.strip() for part in spec.split("+")]
     if first == ENGINE and not rest:
         return Arrangement(CHANNELS_LAST, is_engine=True)
-    if first not in (CONTIGUOUS, CHANNELS_LAST, PLANNED) or (first == PLANNED and plan is None):
+    if first not in (CONTIGUOUS, CHANNELS_LAST, PLANNED) or (first == PLANNED and not plans):
         raise ValueError(f"{spec!r} is no arrangement of a model")
-    kernels: tuple[str, ...] | None = None
-    if first == PLANNED and plan is not None and plan.kernels:
-        kernels = plan.kernels
+    planned = tuple(plans) if first == PLANNED else ()
+    kernels: tuple[str, ...] | None = next((plan.kernels for plan in planned if plan.kernels), None)
     for part in rest:
         name, *values = part.split(":")
         if name == KERNELS:
             kernels = tuple(values)
         elif part != COMPILE:
             raise ValueError(f"{spec!r}: {part!r} is no part that can be put on a model")
-    return Arrangement("" if first == PLANNED else first, plan if first == PLANNED else None, kernels, COMPILE in rest)
+    return Arrangement("" if planned else first, planned, kernels, COMPILE in rest)
