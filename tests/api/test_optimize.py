@@ -16,6 +16,7 @@ from torch import nn
 import nhwc
 from nhwc.api import optimizing, plans_tried
 from nhwc.api.benching import BenchReport
+from nhwc.errors import PlanError
 from nhwc.optimization import is_arranged, kernels_of
 from nhwc.optimization_report import Form
 from nhwc.plan import Plan
@@ -228,7 +229,7 @@ def test_a_plan_of_one_format_is_not_tried(taking: Callable[..., Seen]) -> None:
 
 def test_a_plan_that_does_not_hold_is_refused(taking: Callable[..., Seen]) -> None:
     model = Branching().eval()
-    with pytest.raises(nhwc.PlanError, match="does not hold here: it was made for another module tree"):
+    with pytest.raises(PlanError, match="does not hold here: it was made for another module tree"):
         nhwc.optimize(net(), IMAGE, plan=mixed(model))
     assert not is_arranged(model)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from typing import Any
 
 import torch
@@ -125,7 +125,8 @@ def optimize(
         verified.append(_verified(asked, offered[name]))
         return verified[-1].variants[0]
 
-    planned = plans[0] if plans else None
+    # the data alone, as it comes back from a file
+    planned = Plan(**{each.name: getattr(plans[0], each.name) for each in fields(Plan)}) if plans else None
     gains = (
         {} if planned is None else {each.name: planned.predicted.gain for each in offered.values() if each.is_planned}
     )

@@ -9,6 +9,7 @@ from rich.table import Table
 from nhwc.report.bench.numbers import confidence_text
 from nhwc.report.formatting import NOTHING, visible
 from nhwc.report.optimization.summary import HEADS, facts, headline, rows
+from nhwc.report.plan.to_terminal import print_plan
 from nhwc.report.registry import report_format
 from nhwc.report.terminal import Paper, as_string
 
@@ -48,6 +49,9 @@ class _Page(Paper):
         self.gap()
         for label, text in facts(self.optimization):
             self.row(f"{label:<8}", text, "dim")
+        if self.optimization.plan is not None:
+            self.gap()
+            print_plan(self.optimization.plan, self.console)
 
     def table(self, found: tuple[Row, ...]) -> None:
         heads = {**HEADS, "interval": confidence_text(self.optimization.confidence)}
