@@ -33,10 +33,11 @@ def net():
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, few_threads: None) -> Iterator[Path]:
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(sys, "path", list(sys.path))
+    monkeypatch.setenv("NHWC_CACHE", "0")
     (tmp_path / "models_to_optimize.py").write_text(MODEL)
 
     def bench(*_inputs: Any, **options: Any) -> BenchReport:
-        times = {"contiguous": 10.0, "channels_last": 8.0, "channels_last+kernels": 5.0, "engine": 20.0}
+        times = {"contiguous": 10.0, "channels_last": 8.0, "channels_last+kernels": 5.0, "engine": 20.0, "planned": 9.0}
         made = measured(**{name.replace("+", "__"): times[name] for name in options["variants"]})
         return BenchReport(**{name: getattr(made, name) for name in Benchmark.__dataclass_fields__})
 
@@ -62,6 +63,23 @@ def test_it_says_what_was_chosen_and_writes_it(folder: Path) -> None:
     assert "engine: slower than the better plain format." in shown
     report = nhwc.load_optimization(folder / "found.json")
     assert (report.chosen, report.target) == ("channels_last+kernels", "models_to_optimize.py:net")
+
+
+def test_a_plan_is_saved_edited_and_tried(folder: Path) -> None:
+    first = run("models_to_optimize.py:net", "--save-plan", "plan.json", "--budget", "0.001")
+    assert (first.code, first.err) == (0, "nhwc: wrote plan.json\n")
+    document = json.loads((folder / "plan.json").read_text())
+    document["placements"] = [{**each, "format": "contiguous"} for each in document["placements"]]
+    document["placements"][0]["format"] = "channels_last"
+    (folder / "edited.json").write_text(json.dumps(document))
+    second = run("models_to_optimize.py:net", "--plan", "edited.json", "--candidates", "planned")
+    assert second.code == 0, second.err
+    assert "planned: slower than the better plain format." in " ".join(second.out.split())
+    document["tree"] = "0"
+    (folder / "edited.json").write_text(json.dumps(document))
+    stale = run("models_to_optimize.py:net", "--plan", "edited.json")
+    assert stale.code == 2
+    assert "does not hold here: it was made for another module tree" in stale.err
 
 
 def test_json_and_training(folder: Path) -> None:
