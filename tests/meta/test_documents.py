@@ -83,7 +83,7 @@ def test_every_page_can_be_reached(start: Path) -> None:
     assert {name_of(path) for path in pages - reached} == set()
 
 
-@pytest.mark.parametrize("name", ["audit", "bench", "engine", "record", "verify"])
+@pytest.mark.parametrize("name", ["audit", "bench", "engine", "optimize", "record", "verify"])
 def test_the_docs_give_the_whole_signature(name: str) -> None:
     text = (ROOT / "docs" / "api.md").read_text(encoding="utf-8")
     (shown,) = re.findall(rf"```python\nnhwc\.{name}\((.*?)^\) -> (?:\w+)\n```", text, re.MULTILINE | re.DOTALL)

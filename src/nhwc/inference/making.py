@@ -18,7 +18,7 @@ from nhwc.inference.capture import Captured
 from nhwc.inference.choosing import Chooser
 from nhwc.inference.contents import Contents, Origin
 from nhwc.inference.graph import Graph
-from nhwc.inference.measurements import Measurements, folder
+from nhwc.inference.measurements import Measurements
 from nhwc.inference.module import Engine
 from nhwc.inference.numerics import agrees, settle
 from nhwc.inference.reasons import floating_dtypes
@@ -26,6 +26,7 @@ from nhwc.inference.remembering import Accuracies, Captures
 from nhwc.inference.requirements import require_example, require_further, suitable
 from nhwc.inference.signature_text import dtype_text
 from nhwc.inference.specialization import Specialization
+from nhwc.kept_times import folder
 from nhwc.progress import Progress
 
 
