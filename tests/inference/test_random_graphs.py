@@ -20,6 +20,8 @@ from nhwc.inference.module import Engine
 from nhwc.inference.specialization import Specialization
 from nhwc.inference.steps.registry import Candidate, Request
 
+pytestmark = pytest.mark.filterwarnings("ignore:Using padding='same' with even kernel lengths:UserWarning")
+
 _EPS = torch.finfo(torch.float32).eps
 
 
