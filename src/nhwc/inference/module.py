@@ -47,6 +47,9 @@ class Engine(torch.nn.Module):
             model, Contents(tuple(specializations), tuple(buckets), accuracy, name, origin or Origin.here("", ""))
         )
         self._in_spec = specializations[0].captured.in_spec
+        count = self._in_spec.num_leaves
+        leaves: tuple[Any, ...] = (None,) * count
+        self._tensors_alone = count if self._in_spec == pytree.tree_structure((leaves, {})) else -1
         self._warned = False
 
     def _use(self, model: torch.nn.Module | None, contents: Contents) -> None:
@@ -70,12 +73,15 @@ class Engine(torch.nn.Module):
 
     def forward(self, *args: Any, **kwargs: Any) -> Any:
         """The model's outputs, in channels last."""
-        flat, spec = pytree.tree_flatten((args, kwargs))
+        if not kwargs and len(args) == self._tensors_alone and all(type(each) is torch.Tensor for each in args):
+            flat, spec = list(args), self._in_spec  # what flattening would find, which takes longer than a small layer
+        else:
+            flat, spec = pytree.tree_flatten((args, kwargs))
         found = self._specializations.get(signature_of(flat)) if spec == self._in_spec else None
         _refuse_gradients(flat)
         with torch.no_grad(), _as_they_are():
             if found is not None:
-                return pytree.tree_unflatten(found(flat), found.captured.out_spec)
+                return _nested(found(flat), found.captured.out_spec)
             buckets = self._buckets
             if buckets is not None and spec == self._in_spec:
                 filled = buckets.run(flat)
@@ -186,6 +192,10 @@ def _as_they_are() -> AbstractContextManager[Any]:
 
 
 _NOTHING = nullcontext()
+
+
+def _nested(outputs: list[Any], spec: pytree.TreeSpec) -> Any:
+    return outputs[0] if spec.is_leaf() else pytree.tree_unflatten(outputs, spec)
 
 
 def _refuse_gradients(flat: Sequence[Any]) -> None:
