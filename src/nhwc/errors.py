@@ -79,6 +79,10 @@ class EngineError(NhwcError):
     """A model that the engine cannot take, or a use that it does not allow; the message has the line and the reason."""
 
 
+class PlanError(NhwcError):
+    """A plan that does not hold for this model and call, or a model that cannot be planned; the message says why."""
+
+
 class TrainingError(NhwcError):
     """A training run that cannot start or go on: settings, data, a loss that is no number; the message has the fix."""
 

@@ -101,6 +101,7 @@ def test_results_outside_the_bound_end_in_1(monkeypatch: pytest.MonkeyPatch) -> 
         (("models_for_engines.py:net", "--budget", "-1"), "--budget -1 is no number of seconds"),
         (("models_for_engines.py:net", "--bench", "inf"), "--bench inf is no number of seconds"),
         (("models_for_engines.py:net", "-o", "."), "-o . is a folder"),
+        (("models_for_engines.py:net", "-o", "new/net.engine"), "-o new/net.engine: there is no folder new; make it"),
         (("models_for_engines.py:gone",), "gone"),
         (("models_for_engines.py:branches", "--bench", "0"), "torch.export cannot take the model"),
         (("models_for_engines.py:net", "--nonsense"), "see nhwc engine --help"),
@@ -111,3 +112,4 @@ def test_bad_input_is_one_sentence(arguments: tuple[str, ...], sentence: str) ->
     assert ran.code == 2
     assert sentence in ran.err
     assert ran.err.count("\n") == 1
+    assert not Path("new").exists()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Iterator
 from dataclasses import replace
 
@@ -12,6 +13,7 @@ from torch import nn
 
 import nhwc
 from nhwc.engine_report import Accuracy, worst
+from nhwc.inference.held_back import held_back
 from nhwc.inference.numerics import settle
 from nhwc.inference.operations import Convolution
 from nhwc.inference.steps import registry
@@ -102,3 +104,24 @@ def test_the_worst_of_several_is_told() -> None:
     assert worst([fine, near]) == near
     assert worst([near, past, fine]) == Accuracy(1e-3, 1e-7, ("a", "b"))
     assert worst([past, unknown, fine]).reason == "a reason"
+
+
+def test_the_model_does_not_run_while_another_thread_exports() -> None:
+    class Noting(nn.Sequential):
+        called = 0
+
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            type(self).called += 1
+            return super().forward(x)  # type: ignore[no-any-return]
+
+    model = Noting(nn.Conv2d(8, 4, 3)).eval()
+    made = specialized(model, X)
+    before = Noting.called
+    thread = threading.Thread(target=settle, args=(made, model, (X,), {}, torch.get_num_threads(), lambda *_: None))
+    with held_back():  # torch.export gives the model fake parameters meanwhile
+        thread.start()
+        thread.join(0.5)
+        meanwhile = Noting.called
+    thread.join()
+    assert meanwhile == before
+    assert Noting.called == before + 2

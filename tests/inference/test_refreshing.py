@@ -13,6 +13,7 @@ from torch import nn
 
 import nhwc
 from nhwc.errors import EngineError
+from nhwc.inference import refreshing
 
 
 def net(channels: int = 8) -> nn.Module:
@@ -194,3 +195,19 @@ def test_a_batch_norm_that_shifts_since_is_refused_with_the_reason() -> None:
     engine = nhwc.engine(before_padding(), x, budget_s=0.0)
     with pytest.raises(EngineError, match=r"with these weights 0 folds .* batch norm before a padded convolution"):
         engine.refresh(with_statistics(before_padding()))
+
+
+def test_a_call_on_another_number_of_threads_may_come_meanwhile(monkeypatch: pytest.MonkeyPatch) -> None:
+    model, x = net(), torch.randn(2, 3, 12, 12)
+    engine = nhwc.engine(model, x, budget_s=0)
+    first = engine.contents.specializations[0]
+    known = refreshing.runner
+
+    def interrupted(*args: Any) -> Any:
+        first.ready(torch.get_num_threads() + 1)
+        return known(*args)
+
+    monkeypatch.setattr(refreshing, "runner", interrupted)
+    other = changed(model)
+    engine.refresh(other)
+    assert_right(other, x, engine=engine)

@@ -19,7 +19,9 @@ X = torch.randn(1, 3, 9, 9)
         ({"batches": 8}, r"batches=8: give a list"),
         ({"batches": [0]}, r"batches=\[0\]: give a list"),
         ({"budget_s": -1}, "budget_s=-1: give seconds"),
+        ({"budget_s": "2"}, "budget_s='2': give seconds"),
         ({"threads": 0}, "threads=0: give 1 or more"),
+        ({"threads": "2"}, "threads='2': give 1 or more"),
     ],
 )
 def test_options_that_make_no_sense(options: dict[str, Any], said: str) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -13,6 +14,7 @@ from torch import nn
 import nhwc
 from nhwc.errors import EngineError
 from nhwc.inference.limits import measured_limits
+from nhwc.timing import Load
 
 
 class Net(nn.Module):
@@ -82,6 +84,41 @@ def test_it_survives_json_and_shows_itself(engine: Any, tmp_path: Any) -> None:
     assert "convolution 5x5 /2 + relu6" in text
     assert "Run by torch" in text
     assert repr(report).startswith("<EngineReport of a net: ")
+
+
+class Meter:
+    """A load meter that has seen what a test says."""
+
+    seen: Load | None = None
+
+    def read(self, threads: int) -> Load | None:
+        return None if self.seen is None else replace(self.seen, threads=threads)
+
+
+@pytest.mark.parametrize(
+    ("seen", "words"),
+    [
+        (Load(cores=2, threads=2, others=1.9), "Times and shares are noisy: other processes kept 1.9 of 2 cores busy"),
+        (Load(cores=64, threads=1, others=1.9, throttled=0.5), "noisy: a CPU limit held the process back 50 % of the"),
+        (Load(cores=64, threads=1, others=1.9), None),
+        (None, None),
+    ],
+    ids=["crowded", "limited", "quiet", "unknown"],
+)
+def test_a_busy_machine_is_told_in_one_line(
+    engine: Any, monkeypatch: pytest.MonkeyPatch, seen: Load | None, words: str | None
+) -> None:
+    monkeypatch.setattr(Meter, "seen", seen)
+    monkeypatch.setattr("nhwc.api.serving.LoadMeter", Meter)
+    threads = torch.get_num_threads()
+    torch.set_num_threads(2 if seen is not None and seen.threads == 2 else 1)
+    try:
+        report = engine.report(repeats=1)
+    finally:
+        torch.set_num_threads(threads)
+    text = " ".join(str(report).split())
+    assert len(report.notes) == (words is not None)
+    assert (words in text) if words is not None else ("noisy" not in text)
 
 
 def test_a_loaded_engine_reports_too(engine: Any, tmp_path: Any) -> None:

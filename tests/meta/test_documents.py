@@ -83,7 +83,7 @@ def test_every_page_can_be_reached(start: Path) -> None:
     assert {name_of(path) for path in pages - reached} == set()
 
 
-@pytest.mark.parametrize("name", ["audit", "bench", "engine", "record", "verify"])
+@pytest.mark.parametrize("name", ["audit", "bench", "engine", "optimize", "record", "verify"])
 def test_the_docs_give_the_whole_signature(name: str) -> None:
     text = (ROOT / "docs" / "api.md").read_text(encoding="utf-8")
     (shown,) = re.findall(rf"```python\nnhwc\.{name}\((.*?)^\) -> (?:\w+)\n```", text, re.MULTILINE | re.DOTALL)
@@ -98,7 +98,9 @@ def signature_of(name: str) -> list[inspect.Parameter]:
     return list(inspect.signature(getattr(nhwc, name)).parameters.values())
 
 
-@pytest.mark.parametrize("path", [ROOT / "README.md", ROOT / "docs" / "index.md"], ids=name_of)
+@pytest.mark.parametrize(
+    "path", [ROOT / "README.md", ROOT / "docs" / "index.md", ROOT / "docs" / "engine.md"], ids=name_of
+)
 def test_the_examples_run(path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     names = {"__name__": "__example__"}  # later examples build on earlier ones

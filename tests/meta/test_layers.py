@@ -14,8 +14,11 @@ DATA = {
     "proof",
     "health",
     "suite",
+    "kept_times",
     "operators",
+    "plan",
     "engine_report",
+    "optimization_report",
     "progress",
     "whole_files",
     "schema",
@@ -23,7 +26,7 @@ DATA = {
 MACHINE = {"machine"}
 TORCH_PARTS = {"recorder", "formats", "kernels", "ops", "measure", "data", "distributed"}
 PURE_PARTS = {"rules", "planner", "report", "suites"}
-JOINERS = {"conversion", "inference", "training", "variants", "verification"}
+JOINERS = {"conversion", "inference", "optimization", "training", "variants", "verification"}
 BELOW_API = DATA | MACHINE | TORCH_PARTS | PURE_PARTS | JOINERS
 
 #: part → the other parts it may import. The package's own __init__ and __main__ stand above all.
@@ -37,7 +40,8 @@ MAY_USE: dict[str, set[str]] = {
     "distributed": DATA | {"formats", "conversion"},
     "inference": DATA | {"formats", "kernels", "conversion"},
     "training": DATA | {"data", "distributed", "conversion", "kernels", "formats"},
-    "variants": DATA | MACHINE | {"formats", "conversion", "recorder", "kernels", "inference"},
+    "optimization": DATA | {"formats", "conversion", "kernels"},
+    "variants": DATA | MACHINE | {"formats", "conversion", "recorder", "kernels", "inference", "optimization"},
     "verification": DATA | MACHINE | {"formats", "conversion", "recorder", "variants"},
     "api": BELOW_API,
     "cli": DATA | PURE_PARTS | {"api"},  # pure ones, so that it can check words before torch is there
@@ -62,6 +66,9 @@ PACKAGES: dict[str, set[str]] = {
     "report/verification/to_terminal.py": {"rich"},
     "report/bench/to_terminal.py": {"rich"},
     "report/engine/to_terminal.py": {"rich"},
+    "planner/mincut.py": {"numpy", "scipy"},
+    "report/optimization/to_terminal.py": {"rich"},
+    "report/plan/to_terminal.py": {"rich"},
     "inference/saving/files.py": {"safetensors"},
     "report/templating.py": {"jinja2", "markupsafe"},
     "report/bench/chart.py": {"markupsafe"},

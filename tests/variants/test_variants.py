@@ -56,7 +56,10 @@ def test_parts_apply_in_one_order_however_they_are_written(spec: str, names: lis
     [
         (
             "nhwc",
-            "there is no 'nhwc'; join some of as_is, channels_last, contiguous, engine, kernels, bf16, fp16, compile",
+            (
+                "there is no 'nhwc'; join some of as_is, channels_last, contiguous, engine, planned, kernels, "
+                "bf16, fp16, compile"
+            ),
         ),
         ("channels-last", "there is no 'channels-last'; did you mean channels_last?"),
         ("", "there is no ''"),

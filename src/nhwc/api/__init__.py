@@ -4,6 +4,11 @@ from nhwc.api.auditing import AuditReport, audit, fake_mode, load_report, print_
 from nhwc.api.benching import BenchReport, bench, load_bench
 from nhwc.api.choices import check_variants, every_variant
 from nhwc.api.examining import HealthReport, doctor
+from nhwc.api.optimizing import optimize
+from nhwc.api.planning import check_plan, plan_formats
+from nhwc.api.plans import FormatPlan, load_plan
+from nhwc.api.remembering import OptimizeReport, load_optimization, optimization_of
+from nhwc.api.restoring import restore
 from nhwc.api.serving import EngineReport, engine, load_engine, load_engine_report
 from nhwc.api.switching import kernels_on
 from nhwc.api.training import train
@@ -15,14 +20,17 @@ __all__ = [
     "AuditReport",
     "BenchReport",
     "EngineReport",
+    "FormatPlan",
     "HealthReport",
     "JsonLog",
+    "OptimizeReport",
     "TextLog",
     "TrainReport",
     "TrainSettings",
     "VerifyReport",
     "audit",
     "bench",
+    "check_plan",
     "check_variants",
     "conditions",
     "doctor",
@@ -33,12 +41,18 @@ __all__ = [
     "load_bench",
     "load_engine",
     "load_engine_report",
+    "load_optimization",
+    "load_plan",
     "load_report",
     "load_verification",
     "naming",
+    "optimization_of",
+    "optimize",
+    "plan_formats",
     "print_report",
     "record",
     "render",
+    "restore",
     "train",
     "verify",
 ]

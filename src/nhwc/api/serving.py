@@ -14,11 +14,12 @@ from nhwc.api.showing import Showing
 from nhwc.inference import module, saving
 from nhwc.inference.contents import Contents, Origin
 from nhwc.inference.making import Wishes, chooser_for, contents_for
-from nhwc.machine import conditions, processor_name
+from nhwc.machine import LoadMeter, conditions, processor_name
+from nhwc.measure.stability import load_sentences
 from nhwc.progress import Progress, quiet
 from nhwc.report.engine.summary import headline
 from nhwc.schema import load_engine_report as read_report
-from nhwc.timing import Benchmark
+from nhwc.timing import Benchmark, Load
 
 
 @dataclass(frozen=True, repr=False)
@@ -39,18 +40,22 @@ class EngineReport(Showing, engine_report.EngineReport):
 class Engine(module.Engine):
     """The model made ready for inference on the CPU. Called like the model; safe from many Python threads at once.
 
-    Inputs of shapes that it was not built for run through the original model, with one warning. Gradients do not flow
-    through it: it raises EngineError where an input asks for them, and in training mode.
+    Inputs that it was not built for run through the original model, with one warning at the call that says what
+    differs. Gradients do not flow through it. Raises EngineError where an input asks for them, in training mode, and
+    for inputs that the original model does not take or is not there for.
     """
 
     def report(self, *inputs: Any, kwargs: Mapping[str, Any] | None = None, repeats: int = 10) -> EngineReport:
         """What every step runs and takes, measured in ``repeats`` whole calls on the current number of threads.
 
-        inputs, kwargs: arguments that it was built for, by default noise in the shapes it was first built for.
-        Raises EngineError for other ones.
+        inputs, kwargs: arguments that it was built for, by default the example that it was first built with, or noise
+        like it. Where other processes, the hypervisor or a CPU limit took time from it, a note says so.
+        Raises EngineError for arguments that it was not built for.
         """
+        meter = LoadMeter()
         found = super().report(*inputs, kwargs=kwargs, repeats=repeats)
-        return _report(replace(found, conditions=conditions(torch.device("cpu"))))
+        notes = (*found.notes, *_noise(meter.read(found.threads)))
+        return _report(replace(found, conditions=conditions(torch.device("cpu")), notes=notes))
 
 
 def engine(
@@ -69,15 +74,18 @@ def engine(
 ) -> Engine:
     """The model as a module for inference on the CPU: called like the model, the same numbers, sooner.
 
-    inputs, kwargs: example arguments; their shapes are what it is built for. exact: no algorithm that changes the
-    rounding of single products (Winograd's). budget_s: for timing algorithms. threads: how many it is tuned for, by
-    default as many as torch has. shapes: further example arguments, a sequence for each. batches: batch sizes to build
-    for besides the example's; a call takes the next larger one. weights: torch.bfloat16 or torch.float16, to which
-    linear layers round their weights where reading them so measures faster; sums stay float32. keep_model: whether the
-    engine holds the model, for inputs of other shapes and for other numbers of threads. target: its name in reports.
-    progress: told of (stage, done, total).
+    model: in evaluation mode, on the CPU; compiled kernels take float32. inputs, kwargs: example arguments, by place
+    and by name as calls will give them; the shapes and dtypes of tensors, and other values, are what it is built for.
+    exact: no algorithm that changes the rounding of single products (Winograd's). budget_s: seconds for timing
+    algorithms. threads: how many it is tuned for, by default as many as torch has. shapes: further example arguments,
+    a tuple for each. batches: batch sizes to build for besides the example's; a call takes the next larger one.
+    weights: torch.bfloat16 or torch.float16, to which linear layers round their weights where reading them so measures
+    faster; sums stay float32. keep_model: whether the engine holds the model, for inputs of other shapes, other numbers
+    of threads and refresh. target: its name in reports, by default the model's class. progress: told of
+    (stage, done, total).
 
-    Raises EngineError for a model in training mode or one that torch.export cannot take.
+    Raises EngineError for a model in training mode, on another device, or that torch.export cannot take, and for an
+    example that the model does not take.
 
     >>> model = torch.nn.Sequential(torch.nn.Conv2d(3, 8, 3), torch.nn.ReLU()).eval()
     >>> picture = torch.randn(1, 3, 16, 16)
@@ -114,6 +122,12 @@ def load_engine_report(source: Mapping[str, Any] | str | Path) -> EngineReport:
     Raises SchemaError where it is not ours, is damaged, or comes from a newer nhwc.
     """
     return _report(read_report(source))
+
+
+def _noise(load: Load | None) -> tuple[str, ...]:
+    """One sentence where the machine did something else while steps and limits were measured."""
+    sentences = [] if load is None else load_sentences(load)
+    return (f"times and shares are noisy: {'; '.join(sentences)}",) if sentences else ()
 
 
 def _report(found: engine_report.EngineReport) -> EngineReport:

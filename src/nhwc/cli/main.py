@@ -14,6 +14,7 @@ from nhwc.cli.engine import engine
 from nhwc.cli.exits import ExitCode, say
 from nhwc.cli.kernels import KernelsCommand
 from nhwc.cli.ops import ops
+from nhwc.cli.optimize import optimize
 from nhwc.cli.train import train
 from nhwc.cli.verify import verify
 
@@ -49,6 +50,7 @@ app.command()(bench)
 app.command()(doctor)
 app.command()(engine)
 app.command()(ops)
+app.command()(optimize)
 app.command()(train)
 app.command(cls=KernelsCommand)(verify)
 

@@ -8,13 +8,14 @@ from nhwc.conversion.optimizers import follow_parameters, holders_of
 from nhwc.conversion.record import follow_gradients, forget, is_converted
 from nhwc.conversion.state_dict import contiguous_state_dict
 from nhwc.conversion.temporary import converted
-from nhwc.conversion.verbs import convert, restore
+from nhwc.conversion.verbs import convert, convert_each, restore
 
 __all__ = [
     "bring",
     "broadcast_alone",
     "contiguous_state_dict",
     "convert",
+    "convert_each",
     "converted",
     "follow_gradients",
     "follow_parameters",

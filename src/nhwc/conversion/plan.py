@@ -36,11 +36,16 @@ class Plan:
 
 
 def plan_conversion(
-    model: nn.Module, memory_format: str, also: Iterable[str] = (), remembered: Iterable[str] = ()
+    model: nn.Module,
+    memory_format: str,
+    also: Iterable[str] = (),
+    remembered: Iterable[str] = (),
+    formats: Mapping[str, str] | None = None,
 ) -> Plan:
     """Strides for every chosen tensor of ``model`` in ``memory_format`` ("auto" or a format's name).
 
-    also: patterns that must match tensors; remembered: names that such patterns matched earlier.
+    also: patterns that must match tensors; remembered: names that such patterns matched earlier. formats:
+    by name of a tensor, the format of those that take another one than ``memory_format``.
     """
     tensors = model_tensors(model)
     named = _named_tensors(tensors, also) | {name: tensors[name] for name in remembered if name in tensors}
@@ -53,7 +58,8 @@ def plan_conversion(
     for name, tensor in chosen.items():
         if is_lazy(tensor):
             raise ConversionError(f"{name}: it is not initialized yet; run the model once, then convert it")
-        wanted = channels_last_for(tensor.dim()) if memory_format == "auto" else memory_format
+        asked = (formats or {}).get(name, memory_format)
+        wanted = channels_last_for(tensor.dim()) if asked == "auto" else asked
         if wanted != CONTIGUOUS and wanted != channels_last_for(tensor.dim()):
             continue
         contiguous = strides_for(tensor.shape, CONTIGUOUS)

@@ -10,7 +10,7 @@ from __future__ import annotations
 import weakref
 from collections.abc import Iterable
 from contextlib import ExitStack
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from functools import partial
 
 import torch
@@ -28,11 +28,15 @@ ATTRIBUTE = "_nhwc_conversion"
 
 @dataclass(frozen=True)
 class Record:
-    """The format asked for, names that ``also`` matched, and by name the shape and strides each tensor had before."""
+    """The format asked for, names that ``also`` matched, and by name the shape and strides each tensor had before.
+
+    formats: by name, the format of each tensor that was asked for in another one.
+    """
 
     memory_format: str
     also: tuple[str, ...]
     originals: dict[str, tuple[tuple[int, ...], tuple[int, ...]]]
+    formats: dict[str, str] = field(default_factory=dict)
 
 
 @dataclass
@@ -47,7 +51,11 @@ _handles: weakref.WeakKeyDictionary[nn.Module, _Handles] = weakref.WeakKeyDictio
 def read(model: nn.Module) -> Record | None:
     """The record that ``model`` carries, if any."""
     data = vars(model).get(ATTRIBUTE)
-    return None if data is None else Record(data["memory_format"], tuple(data["also"]), dict(data["originals"]))
+    if data is None:
+        return None
+    # models pickled whole by an earlier nhwc have no formats by name
+    formats = dict(data.get("formats", {}))
+    return Record(data["memory_format"], tuple(data["also"]), dict(data["originals"]), formats)
 
 
 def write(model: nn.Module, record: Record, undo: ExitStack) -> None:
@@ -57,7 +65,7 @@ def write(model: nn.Module, record: Record, undo: ExitStack) -> None:
     else:
         undo.callback(vars(model).pop, ATTRIBUTE, None)
     # Built-in types only: a model pickled whole does not need this package for its record.
-    vars(model)[ATTRIBUTE] = {"memory_format": record.memory_format, "also": record.also, "originals": record.originals}
+    vars(model)[ATTRIBUTE] = {each.name: getattr(record, each.name) for each in fields(record)}
 
 
 def erase(model: nn.Module) -> None:
@@ -150,7 +158,7 @@ def correct_strides(model: nn.Module, incompatible_keys: object) -> None:
     del incompatible_keys
     record = read(model)
     if record is not None:
-        plan = plan_conversion(model, record.memory_format, remembered=record.also)
+        plan = plan_conversion(model, record.memory_format, remembered=record.also, formats=record.formats)
         with ExitStack() as undo:
             apply(plan.moves, undo)
             follow_gradients(model, plan.alone, undo)

@@ -26,5 +26,10 @@ def convertible(model: nn.Module) -> nn.Module:
         for base in type(module).__mro__:
             if base.__name__ in _WRAPPERS and base.__module__.startswith("torch."):
                 raise ConversionError(f"{where}{base.__name__} holds the model; {_WRAPPERS[base.__name__]}")
+    return inside_compiled(model)
+
+
+def inside_compiled(model: nn.Module) -> nn.Module:
+    """The module inside a ``torch.compile`` wrapper, or the one that is given. Read from torch 2.11 to 2.14."""
     inner = dict(model.named_children()).get("_orig_mod")
     return inner if inner is not None and type(model).__name__ == "OptimizedModule" else model

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import ExitStack
 from typing import TypeVar
 
@@ -79,13 +79,35 @@ def convert(
     >>> model[0].weight.stride(), model[1].weight.stride()
     ((27, 1, 9, 3), (9, 1, 3, 1))
     """
-    wanted = _format(memory_format)
+    _convert(model, _format(memory_format), {}, optimizer, inputs, outputs, also, flatten)
+    return model
+
+
+def convert_each(model: ModelT, formats: Mapping[str, str], *, optimizer: Optimizers = None) -> ModelT:
+    """``convert`` the weights of some convolutions, and bring those of all others to contiguous.
+
+    formats: name of a parameter → "auto", "channels_last" or "channels_last_3d". Raises as ``convert`` does.
+    """
+    _convert(model, CONTIGUOUS, formats, optimizer, False, None, (), None)
+    return model
+
+
+def _convert(
+    model: nn.Module,
+    wanted: str,
+    formats: Mapping[str, str],
+    optimizer: Optimizers,
+    inputs: bool,
+    outputs: object,
+    also: Iterable[str],
+    flatten: object,
+) -> None:
     leaving = None if outputs is None else _format(outputs)
     core = convertible(model)
     optimizers = _optimizers(optimizer)
     before = record.read(core)
     patterns = [also] if isinstance(also, str) else also
-    plan = plan_conversion(core, wanted, patterns, before.also if before else ())
+    plan = plan_conversion(core, wanted, patterns, before.also if before else (), formats)
     for one in optimizers:
         require_own(one, core)
     moves, followed = _with_optimizers(core, plan.moves, optimizers)
@@ -95,7 +117,9 @@ def convert(
     surveyed = None if example is None else survey(core, example)
     with ExitStack() as undo:
         record.write(
-            core, record.Record(wanted, plan.also, {**originals, **(before.originals if before else {})}), undo
+            core,
+            record.Record(wanted, plan.also, {**originals, **(before.originals if before else {})}, dict(formats)),
+            undo,
         )
         apply(moves, undo)
         record.follow_loads(core, undo)
@@ -115,8 +139,7 @@ def convert(
             record.follow_optimizers(core, followed, undo)
         undo.pop_all()
     for reason in refused:
-        warnings.warn(f"flatten=: {reason}", UserWarning, stacklevel=2)
-    return model
+        warnings.warn(f"flatten=: {reason}", UserWarning, stacklevel=3)
 
 
 def restore(model: ModelT, *, optimizer: Optimizers = None) -> ModelT:

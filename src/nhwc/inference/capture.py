@@ -13,6 +13,8 @@ from torch.utils import _pytree as pytree
 
 from nhwc.errors import EngineError
 from nhwc.inference.held_back import held_back
+from nhwc.inference.reasons import example_reason, export_reason
+from nhwc.inference.requirements import require_evaluation
 
 
 @dataclass(frozen=True, eq=False)
@@ -37,16 +39,6 @@ class Captured:
     out_spec: pytree.TreeSpec
 
 
-def require_evaluation(model: torch.nn.Module) -> None:
-    """Raise EngineError for a model, or a part of one, that is in training mode."""
-    training = [name or "the model itself" for name, module in model.named_modules() if module.training]
-    if training:
-        some = ", ".join(training[:3]) + (", …" if len(training) > 3 else "")
-        raise EngineError(
-            f"the engine runs models in evaluation mode, and {some} is in training mode; call eval() first"
-        )
-
-
 def export(model: torch.nn.Module, args: Sequence[Any], kwargs: Mapping[str, Any]) -> torch.export.ExportedProgram:
     """The model's operators for these arguments, composite ones whole, in place ones as they are.
 
@@ -57,8 +49,9 @@ def export(model: torch.nn.Module, args: Sequence[Any], kwargs: Mapping[str, Any
         with torch.no_grad(), held_back():
             program: torch.export.ExportedProgram = torch.export.export(model, tuple(args), dict(kwargs), strict=False)
             return program
-    except Exception as error:
-        raise EngineError(_reason(error)) from error
+    except Exception as error:  # noqa: BLE001 raised again as what it means
+        reason, cause = example_reason(model, args, kwargs, error)
+        raise EngineError(reason) from cause
 
 
 def functional(program: torch.export.ExportedProgram) -> torch.export.ExportedProgram:
@@ -68,7 +61,7 @@ def functional(program: torch.export.ExportedProgram) -> torch.export.ExportedPr
             functional_one: torch.export.ExportedProgram = program.run_decompositions({})
             return functional_one
     except Exception as error:
-        raise EngineError(_reason(error)) from error
+        raise EngineError(export_reason(error)) from error
 
 
 def captured(program: torch.export.ExportedProgram) -> Captured:
@@ -131,21 +124,3 @@ def source_line(node: FxNode) -> str:
     places = [line for line in lines if line.startswith("File ")]
     own = [line for line in places if "/torch/nn/" not in line and "/torch/_" not in line]
     return (own or places or [""])[-1]
-
-
-def _reason(error: Exception) -> str:
-    """One sentence: the innermost line of code that is not torch's, and the first line of what was raised."""
-    place, trace = "", error.__traceback__
-    while trace is not None:
-        code = trace.tb_frame.f_code
-        if not _is_internal(code.co_filename):
-            place = f"{code.co_filename}:{trace.tb_lineno} in {code.co_name}"
-        trace = trace.tb_next
-    said = next((line.strip() for line in str(error).splitlines() if line.strip()), type(error).__name__)
-    where = f" at {place}" if place else ""
-    return f"torch.export cannot take the model{where}: {type(error).__name__}: {said}"
-
-
-def _is_internal(filename: str) -> bool:
-    parts = filename.replace("\\", "/").split("/")
-    return "torch" in parts or ("nhwc" in parts and "inference" in parts) or filename.startswith("<")

@@ -18,8 +18,9 @@ from typing import Any, TextIO
 _LOGGERS = ("torch.fx.experimental.symbolic_shapes", "torch.export", "torch._export", "torch._dynamo")
 
 
-#: Streams, loggers and filters of warnings are the whole process's: two threads must not put back each other's.
-_ALONE = threading.RLock()
+#: Streams, loggers and filters of warnings are the whole process's: two threads must not put back each other's. And
+#: torch.export gives the model fake parameters meanwhile: who runs or copies the model for the engine takes this too.
+ALONE = threading.RLock()
 
 
 class _OneThreads:
@@ -41,7 +42,7 @@ def held_back() -> Iterator[None]:
 
     Warnings are ignored meanwhile. Another thread that comes waits until this one has ended.
     """
-    with _ALONE, warnings.catch_warnings():
+    with ALONE, warnings.catch_warnings():
         warnings.simplefilter("ignore")
         yield from _kept_apart()
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -12,14 +13,20 @@ from nhwc.engine_report import Accuracy, worst
 from nhwc.errors import EngineError
 from nhwc.inference import narrowing
 from nhwc.inference.buckets import resized, sizes_to_build
+from nhwc.inference.callers import stack_level
 from nhwc.inference.capture import Captured
 from nhwc.inference.choosing import Chooser
 from nhwc.inference.contents import Contents, Origin
 from nhwc.inference.graph import Graph
-from nhwc.inference.measurements import Measurements, folder
+from nhwc.inference.measurements import Measurements
+from nhwc.inference.module import Engine
 from nhwc.inference.numerics import agrees, settle
+from nhwc.inference.reasons import floating_dtypes
 from nhwc.inference.remembering import Accuracies, Captures
+from nhwc.inference.requirements import require_example, require_further, suitable
+from nhwc.inference.signature_text import dtype_text
 from nhwc.inference.specialization import Specialization
+from nhwc.kept_times import folder
 from nhwc.progress import Progress
 
 
@@ -45,15 +52,19 @@ class Wishes:
             raise EngineError(f"exact=True keeps float32 weights, and weights={self.weights} rounds them; give one")
         if isinstance(self.batches, int) or not all(type(each) is int and each > 0 for each in self.batches):
             raise EngineError(f"batches={self.batches!r}: give a list of whole numbers above 0, such as batches=[1, 8]")
-        if not self.budget_s >= 0:
+        if not _is_seconds(self.budget_s):
             raise EngineError(f"budget_s={self.budget_s!r}: give seconds, 0 or more")
-        if self.threads is not None and self.threads < 1:
+        if self.threads is not None and (type(self.threads) is not int or self.threads < 1):
             raise EngineError(f"threads={self.threads!r}: give 1 or more, or None for as many as torch has")
 
     @property
     def narrow(self) -> torch.dtype | None:
         """``weights`` where it is narrower than float32."""
         return None if self.weights is torch.float32 else self.weights
+
+
+def _is_seconds(value: object) -> bool:
+    return isinstance(value, (int, float)) and value >= 0
 
 
 def contents_for(
@@ -66,10 +77,12 @@ def contents_for(
     progress: Progress,
 ) -> Contents:
     """What an engine of the model runs. Raises EngineError for a model that cannot be captured."""
-    _require_module(model, args, kwargs)
+    model = suitable(model, Engine)
+    require_example(args, kwargs)
     make = _Making(model, wishes, origin, progress)
-    asked = [(each, kwargs) for each in (tuple(args), *map(tuple, wishes.shapes))]
+    asked = [(each, kwargs) for each in (tuple(args), *require_further(wishes.shapes))]
     made = tuple(make.built(*each) for each in asked)
+    _warn_of_slow_dtypes(model)
     filled_up = [resized((args, kwargs), batch) for batch in sizes_to_build((args, kwargs), wishes.batches)]
     buckets = tuple(make.built(*each) for each in filled_up)
     errors = [make.settled(one, *each) for one, each in zip((*made, *buckets), (*asked, *filled_up), strict=True)]
@@ -119,13 +132,16 @@ class _Making:
         return captured, graph
 
 
-def _require_module(model: object, args: Sequence[Any], kwargs: Mapping[str, Any]) -> None:
-    if not isinstance(model, torch.nn.Module):
-        raise EngineError(
-            f"an engine is made of a torch.nn.Module, not of a {type(model).__name__}; wrap it in a module"
+def _warn_of_slow_dtypes(model: torch.nn.Module) -> None:
+    dtypes = floating_dtypes(list(model.parameters()))
+    if dtypes and torch.float32 not in dtypes:
+        warnings.warn(
+            f"the model's weights are {' and '.join(sorted(map(dtype_text, dtypes)))}, and compiled steps take float32 "
+            "alone, so that torch runs what computes with them: build the engine from model.float(), with a float32 "
+            "example",
+            RuntimeWarning,
+            stacklevel=stack_level(),
         )
-    if not args and not kwargs:
-        raise EngineError("give example inputs: nhwc.engine(model, *inputs); their shapes are what it is built for")
 
 
 def chooser_for(processor: str, budget_s: float) -> Chooser:

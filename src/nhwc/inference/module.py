@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
@@ -16,16 +15,20 @@ from nhwc.errors import EngineError
 from nhwc.inference import saving
 from nhwc.inference.buckets import Buckets
 from nhwc.inference.contents import Contents, Origin, Ready
+from nhwc.inference.other_inputs import OtherInputs, built_for_text
 from nhwc.inference.refreshing import refreshed
 from nhwc.inference.reporting import measured_report
+from nhwc.inference.requirements import suitable
+from nhwc.inference.signature_text import arguments_text
 from nhwc.inference.specialization import Signature, signature_of
 
 
 class Engine(torch.nn.Module):
     """The model made ready for inference on the CPU. Called like the model; safe from many Python threads at once.
 
-    Inputs of shapes that it was not built for run through the original model, with one warning. Gradients do not flow
-    through it: it raises EngineError where an input asks for them, and in training mode.
+    Inputs that it was not built for run through the original model, with one warning at the call that says what
+    differs. Gradients do not flow through it. Raises EngineError where an input asks for them, in training mode, and
+    for inputs that the original model does not take or is not there for.
     """
 
     def __init__(
@@ -86,22 +89,25 @@ class Engine(torch.nn.Module):
         inputs, kwargs: arguments that it was built for, by default the example that it was first built with, or noise
         like it. Raises EngineError for other ones.
         """
-        flat, _ = pytree.tree_flatten((inputs, dict(kwargs or {})))
+        flat, spec = pytree.tree_flatten((inputs, dict(kwargs or {})))
         first = self._contents.specializations[0]
         found = self._specializations.get(signature_of(flat)) if flat else first
         if found is None:
-            raise EngineError(f"the engine was not built for these inputs; it was built for {self._built_for()}")
+            raise EngineError(
+                f"the engine was not built for these inputs, {arguments_text(flat, spec)}; it was built for "
+                f"{self._built_for()}"
+            )
         tensors = [flat[place] for place in found.tensors] if flat else found.example
         return measured_report(self._contents, found, tensors, repeats)
 
     def save(self, path: str | Path, *, portable: bool = True) -> Path:
         """Write the engine to one file, from which ``nhwc.load_engine`` makes it again without the model's code.
 
-        portable: keep the weights as they were too, from which another machine chooses algorithms of its own; without
-        them the file is about half as large, and runs only where the same instructions and the same nhwc are.
+        portable: keep the weights as they were too, from which another machine, library or nhwc chooses algorithms of
+        its own; without them the file is smaller by their size, and runs only where all three are the same.
 
         Raises EngineError where something in it cannot be saved, such as an operator of a library that is not torch's,
-        or where the file cannot be written; a file that was there stays as it was then.
+        or where the file cannot be written; a file that was there stays as it was then. Makes no folders.
         """
         path = Path(path)
         saving.write(path, self._contents, portable=portable)
@@ -115,9 +121,9 @@ class Engine(torch.nn.Module):
         one, with the first difference, where its weights fold into other operations, and for engines without their
         model; the engine stays as it was then.
         """
-        old = self._contents
-        fresh = [refreshed(each, model) for each in old.specializations]
-        buckets = [refreshed(each, model) for each in old.buckets]
+        old, asked = self._contents, suitable(model, Engine)
+        fresh = [refreshed(each, asked) for each in old.specializations]
+        buckets = [refreshed(each, asked) for each in old.buckets]
         # the error was measured with other weights
         self._use(model, Contents(tuple(fresh), tuple(buckets), None, old.target, old.origin))
 
@@ -160,25 +166,18 @@ class Engine(torch.nn.Module):
         raise EngineError("an engine is not pickled; save it with engine.save(path) and load it with nhwc.load_engine")
 
     def _built_for(self) -> str:
-        return "; ".join(str(each) for each in self._specializations)
+        return built_for_text(self._specializations, self._in_spec)
 
     def _by_original(self, args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
+        others = OtherInputs(args, kwargs, tuple(self._specializations), self._in_spec)
         model = self.original
         if model is None:
-            raise EngineError(
-                "the engine was not built for these inputs and has no original model to run them, since it was "
-                f"released or loaded from a file; it was built for {self._built_for()}"
-            )
+            raise others.refuse()
+        outputs = others.run(model)
         if not self._warned:
             self._warned = True
-            warnings.warn(
-                "the engine was not built for these inputs, so the original model runs them; name their shapes or "
-                f"batch sizes when you build it (built for {self._built_for()})",
-                RuntimeWarning,
-                stacklevel=4,
-            )
-        with torch.no_grad():
-            return model(*args, **kwargs)
+            others.warn()
+        return outputs
 
 
 def _as_they_are() -> AbstractContextManager[Any]:

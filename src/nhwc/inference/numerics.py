@@ -11,6 +11,8 @@ from torch.utils import _pytree as pytree
 
 from nhwc.engine_report import MOST_TIMES, Accuracy
 from nhwc.inference.building import inexact_items, own_error, relative_error, runner
+from nhwc.inference.callers import first_line
+from nhwc.inference.held_back import ALONE
 from nhwc.inference.narrowing import error_floor
 from nhwc.inference.specialization import Specialization
 from nhwc.progress import Progress
@@ -34,11 +36,14 @@ def settle(
     flat = pytree.tree_leaves((tuple(args), dict(kwargs)))
     with torch.no_grad():
         try:
-            exact = _tensors(_in_float64(model, args, kwargs))
+            with ALONE:
+                exact = _tensors(_in_float64(model, args, kwargs))
         except Exception as error:  # noqa: BLE001 whatever the user's code raises in float64
-            return Accuracy(float("nan"), float("nan"), (), f"the model does not run in float64: {error}")
+            return Accuracy(float("nan"), float("nan"), (), f"the model does not run in float64: {first_line(error)}")
         copies = pytree.tree_map(_cloned, (tuple(args), dict(kwargs)))  # a model may write into its input
-        eager = _error(_tensors(model(*copies[0], **copies[1])), exact)
+        with ALONE:
+            outputs = _tensors(model(*copies[0], **copies[1]))
+        eager = _error(outputs, exact)
         planned = of.plans[threads]
 
         def measured(gone: Sequence[str] = ()) -> Accuracy:
@@ -68,7 +73,8 @@ def agrees(
     flat = pytree.tree_leaves((tuple(args), dict(kwargs)))
     copies = pytree.tree_map(_cloned, (tuple(args), dict(kwargs)))
     with torch.no_grad():
-        eager = _tensors(model(*copies[0], **copies[1]))
+        with ALONE:
+            eager = _tensors(model(*copies[0], **copies[1]))
         error = _error(_tensors(_outputs(of, flat, threads)), eager)
         return error <= max(_SAME, MOST_TIMES * error_floor(of.plans[threads]))
 

@@ -37,7 +37,6 @@ def refreshed(of: Specialization | Loaded, model: torch.nn.Module) -> Specializa
             "the engine was released from its model or loaded from a file, and holds packed weights alone; "
             "build it again from the model"
         )
-    capture.require_evaluation(model)
     for node in of.captured.names:
         _require_weight(of, model, node)
     flat: list[Any] = list(of.captured.fixed)
@@ -58,7 +57,7 @@ def refreshed(of: Specialization | Loaded, model: torch.nn.Module) -> Specializa
         fresh.learned = {nodes[node]: strides for node, strides in of.learned.items()}
         fresh.plans, fresh.runners = {}, {}
         fresh._lock = threading.Lock()
-        for threads, old in of.plans.items():
+        for threads, old in list(of.plans.items()):  # a call on another number of threads may add one meanwhile
             made = plan(graph, fresh.strides, threads, of.exact, fresh.learned)
             made.exact |= {nodes[node] for node in old.exact}
             fresh.runners[threads] = runner(made, threads, _Kept(old), quiet)

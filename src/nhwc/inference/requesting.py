@@ -32,6 +32,7 @@ def requested(
     if addend is not None:
         operands.append(addend.placed())
     if axis is not None:
+        operands = [_dense_at(each, axis) if len(each.shape) == len(output.shape) else each for each in operands]
         operands = _rows_along(operands, axis) or operands
     inner = operands[1 : 1 + len(inputs)]
     added = operands[-1] if addend is not None else None
@@ -41,6 +42,15 @@ def requested(
 def steps_for(request: Request) -> Sequence[Candidate]:
     """Every candidate for a request; none where there is no compiled library, so that torch runs everything."""
     return candidates(request) if is_available() else ()
+
+
+def _dense_at(operand: Placed, axis: int) -> Placed:
+    """The same, with strides of sizes of one, which may be any, such that no other dimension passes for the axis."""
+    strides = [
+        stride if size != 1 else int(dim == axis)
+        for dim, (size, stride) in enumerate(zip(operand.shape, operand.strides, strict=True))
+    ]
+    return replace(operand, strides=tuple(strides))
 
 
 def _rows_along(operands: list[Placed], axis: int) -> list[Placed] | None:

@@ -24,6 +24,9 @@ from nhwc.inference.operations import Copy
 
 Held = dict[object, Any]
 
+#: These refuse volumes whose strides can be read as channels last (``pixel_shuffle_kernel`` of torch 2.11 to 2.14).
+_CONTIGUOUS_VOLUMES = {torch.ops.aten.pixel_shuffle.default, torch.ops.aten.pixel_unshuffle.default}
+
 
 @dataclass(frozen=True, eq=False)
 class Section:
@@ -174,6 +177,8 @@ def run_by_torch(item: Item, frame: Frame, held: Held) -> tuple[int, ...] | None
 def _called(item: Item, call: Call, frame: Frame, held: Held) -> Any:
     places = iter(item.inputs)
     inputs = [frame.tensor(next(places), held) if each.is_placed else held[each] for each in item.node.inputs]
+    if call.target in _CONTIGUOUS_VOLUMES:
+        inputs = [each.clone(memory_format=torch.contiguous_format) if each.dim() > 4 else each for each in inputs]
     args = [_filled(each, inputs) for each in call.args]
     kwargs = {key: _filled(each, inputs) for key, each in call.kwargs.items()}
     return call.target(*args, **kwargs)

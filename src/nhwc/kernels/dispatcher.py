@@ -56,9 +56,13 @@ class OnOperands:
 
 
 class Installation:
-    """The replacements of one kernel, as the dispatcher holds them."""
+    """The replacements of one kernel, as the dispatcher holds them.
+
+    awake: whether they answer; asleep every call runs the original, which costs the way through Python.
+    """
 
     def __init__(self) -> None:
+        self.awake = True
         self._libraries: dict[str, Library] = {}
         self._operators: list[str] = []
         self._held: list[Any] = []
@@ -72,7 +76,7 @@ class Installation:
         original = get_kernel(each.operator, found_at)
         with warnings.catch_warnings():  # torch warns that an operator has a kernel already: that is the purpose
             warnings.simplefilter("ignore")
-            self._libraries[namespace].impl(name, _standing_in(each, original), each.key, with_keyset=True)  # type: ignore[no-untyped-call]
+            self._libraries[namespace].impl(name, _standing_in(each, original, self), each.key, with_keyset=True)  # type: ignore[no-untyped-call]
         self._held.append(get_kernel(each.operator, found_at))
         self._operators.append(each.operator)
         _forget_traced_keys(each.operator)
@@ -127,7 +131,7 @@ def _forget_traced_keys(operator: str) -> None:
     getattr(getattr(getattr(torch.ops, namespace), name), overload or "default")._dispatch_cache.clear()
 
 
-def _standing_in(each: Replacement, original: Any) -> Any:
+def _standing_in(each: Replacement, original: Any, installation: Installation) -> Any:
     run, keeps_strides = each.run, each.keeps_strides
     above_tracers = each.key not in _BELOW_TRACERS
     call_original = original.call_boxed
@@ -141,7 +145,7 @@ def _standing_in(each: Replacement, original: Any) -> Any:
         traced = above_tracers and torch._C._get_dispatch_mode(_TRACER) is not None
         # a number in a tensor's place has no layout that a compiler could have been promised
         if not traced and (keeps_strides or bare or not _is_compiled(sys._getframe().f_back)):
-            result = run(*operands, **options)
+            result = run(*operands, **options) if installation.awake else NotImplemented
             if isinstance(result, OnOperands):
                 operands = result.operands
             elif isinstance(result, AfterOriginal):

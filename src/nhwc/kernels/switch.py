@@ -2,20 +2,27 @@
 
 The dispatcher is one for the process, so a kernel that one thread switches on serves all threads until the last user
 leaves; nested and concurrent blocks therefore add up, and none takes away what another still wants.
+
+Installing takes milliseconds, far more than one call of a small model: who switches often keeps kernels installed,
+asleep between its blocks.
 """
 
 from __future__ import annotations
 
 import contextlib
 import threading
-from collections import Counter
-from collections.abc import Iterator
+from collections import Counter, deque
+from collections.abc import Callable, Iterator
 
 from nhwc.kernels import dispatcher
 from nhwc.kernels.registry import Kernel, chosen
 
 _lock = threading.RLock()
 _users: Counter[str] = Counter()
+_kept: Counter[str] = Counter()
+#: What nobody keeps any more: a model may be collected in the middle of a change of the tables here, which a removal
+#: then would meet half done.
+_let_go: deque[tuple[str, ...]] = deque()
 _enabled: set[str] = set()
 _installed: dict[str, dispatcher.Installation] = {}
 
@@ -47,6 +54,7 @@ def use(*names: str) -> Iterator[None]:
             _install(wanted)
             _users.update(names)
             entered = True
+            _wake()
         yield
     finally:
         with _lock:
@@ -61,6 +69,20 @@ def enable(*names: str) -> None:
     with _lock:
         _install(wanted)
         _enabled.update(each.name for each in wanted)
+        _wake()
+
+
+def keep(*names: str) -> Callable[[], None]:
+    """Have kernels installed but asleep, so that blocks of ``use`` cost microseconds; the answer lets go of them.
+
+    What nobody keeps leaves the dispatcher with the next switch. Raises RegistryError for an unknown name.
+    """
+    kept = tuple(each.name for each in chosen(names))
+    with _lock:
+        _install(chosen(names))
+        _kept.update(kept)
+        _wake()
+    return lambda: _let_go.append(kept)
 
 
 def disable(*names: str) -> None:
@@ -77,7 +99,7 @@ def disable(*names: str) -> None:
 def active() -> tuple[str, ...]:
     """The kernels that are switched on now, by name."""
     with _lock:
-        return tuple(sorted(_installed))
+        return tuple(sorted(name for name, installation in _installed.items() if installation.awake))
 
 
 def _install(wanted: tuple[Kernel, ...]) -> None:
@@ -101,7 +123,20 @@ def _remove_unwanted() -> None:
         raise
 
 
+def _is_wanted(name: str) -> bool:
+    return name in _enabled or _users[name] > 0
+
+
+def _wake() -> None:
+    """Let answer what is wanted, and send to sleep what is only kept."""
+    for name, installation in _installed.items():
+        installation.awake = _is_wanted(name)
+
+
 def _remove_some() -> None:
-    for name in [name for name in _installed if name not in _enabled and _users[name] <= 0]:
+    _wake()
+    while _let_go:
+        _kept.subtract(_let_go.popleft())
+    for name in [name for name in _installed if not _is_wanted(name) and _kept[name] <= 0]:
         _installed[name].remove()
         del _installed[name]

@@ -34,8 +34,12 @@ def cuda_devices(calls: Sequence[Call]) -> list[int]:
 
 def runner(call: Call, metas: Sequence[TensorMeta]) -> Callable[[], object]:
     """What runs ``call`` on made-up tensors like ``metas``; NotReplayableError where the trace holds too little."""
+    return runner_on(call, [made_up(meta) for meta in metas])
+
+
+def runner_on(call: Call, tensors: Sequence[torch.Tensor]) -> Callable[[], object]:
+    """What runs ``call`` on ``tensors``; NotReplayableError where the trace holds too little."""
     operator = _overload(call.operator)
-    tensors = [made_up(meta) for meta in metas]
     arguments = [_decode(value, tensors) for value in call.arguments]
     keywords = {key: _decode(value, tensors) for key, value in call.keywords}
     return lambda: operator(*arguments, **keywords)

@@ -25,7 +25,7 @@ def instabilities(
     samples_ms: Mapping[str, Sequence[float]], baseline: str, load: Load | None = None
 ) -> tuple[str, ...]:
     """Sentences on what makes a verdict unsafe, none where nothing does. Samples of equal place belong together."""
-    found = list(_load_sentences(load)) if load is not None else []
+    found = list(load_sentences(load)) if load is not None else []
     logs = {name: [math.log(ms) for ms in times] for name, times in samples_ms.items() if times}
     if baseline not in logs or len(logs[baseline]) < _FEWEST_FOR_DRIFT:
         return tuple(found)
@@ -101,7 +101,8 @@ def _scatter(values: Sequence[float]) -> float:
     return sum((value - mean) ** 2 for value in values)
 
 
-def _load_sentences(load: Load) -> list[str]:
+def load_sentences(load: Load) -> list[str]:
+    """What else the machine did that moves times, a sentence each; none where it did not do much."""
     found = []
     if load.threads > load.cores:
         found.append(f"{load.threads} threads shared {load.cores:g} cores: measure with {load.cores:g} at most")

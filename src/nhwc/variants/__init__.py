@@ -4,7 +4,7 @@ A variant is written as parts joined by "+": "channels_last", "channels_last+ker
 part is one function that registers itself (its file is imported below).
 """
 
-from nhwc.variants import compilation, engine, formats, kernels, precision
+from nhwc.variants import compilation, engine, formats, kernels, planned, precision
 from nhwc.variants.registry import parse, parts
 from nhwc.variants.setup import Setup, prepare
 from nhwc.variants.steps import inference_step, training_step
@@ -18,6 +18,7 @@ __all__ = [
     "kernels",
     "parse",
     "parts",
+    "planned",
     "precision",
     "prepare",
     "training_step",

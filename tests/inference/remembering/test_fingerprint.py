@@ -61,7 +61,7 @@ def test_weights_do_not_matter() -> None:
         (Applies(1), Applies(2)),
         (torch.relu, torch.tanh),
     ],
-    ids=str,
+    ids=["number", "type", "function", "partial", "lambda", "module", "tree", "dtype", "settings", "operator"],
 )
 def test_settings_and_code_matter(one: Any, other: Any) -> None:
     assert told(Applies(one)) != told(Applies(other))

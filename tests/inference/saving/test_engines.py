@@ -128,7 +128,9 @@ def test_a_loaded_engine_saves_itself(saved: Path, tmp_path: Path, picture: torc
 
 def test_other_inputs_have_nothing_to_run_them(saved: Path, picture: torch.Tensor) -> None:
     loaded = nhwc.load_engine(saved)
-    with pytest.raises(EngineError, match="no original model to run them"):
+    with pytest.raises(
+        EngineError, match=r"called with \(1, 3, 20, 18\) .* and it has no original model for other inputs"
+    ):
         loaded(picture[:1], scale=2.0)
     with pytest.raises(EngineError, match="no original model"):
         loaded(picture, scale=3.0)
@@ -337,6 +339,14 @@ def test_a_folder_that_cannot_be_written_is_told(built: Any, tmp_path: Path) -> 
     (tmp_path / "file").write_text("")
     with pytest.raises(EngineError, match="cannot be written"):
         built.save(tmp_path / "file" / "net.engine")
+
+
+def test_a_missing_folder_is_told_and_not_made(built: Any, tmp_path: Path) -> None:
+    with pytest.raises(EngineError, match=r"there is no folder '.*gone/models' to save the engine in; make it"):
+        built.save(tmp_path / "gone" / "models" / "net.engine")
+    assert list(tmp_path.iterdir()) == []
+    with pytest.raises(EngineError, match=r"is a folder; name a file in it, such as '.*model\.engine'"):
+        built.save(tmp_path)
 
 
 def test_it_is_copied_by_sharing_and_never_pickled(built: Any, picture: torch.Tensor) -> None:

@@ -11,13 +11,14 @@ from typing import Any
 import torch
 
 from nhwc.errors import EngineError
-from nhwc.inference.capture import Captured, require_evaluation
+from nhwc.inference.capture import Captured
 from nhwc.inference.graph import Graph
 from nhwc.inference.importing import imported
 from nhwc.inference.passes import simplify
 from nhwc.inference.remembering.captures import read, written
 from nhwc.inference.remembering.documents import Documents
 from nhwc.inference.remembering.fingerprint import fingerprint
+from nhwc.inference.requirements import require_evaluation
 from nhwc.inference.specialization import graph_of
 
 

@@ -100,7 +100,8 @@ def _written(specialization: Ready, writer: Writer) -> dict[str, Any]:
         "exact": specialization.exact,
         "build_s": specialization.build_s,
         "plans": [
-            {"threads": threads, **PlanWriter(writer).write(plan)} for threads, plan in specialization.plans.items()
+            {"threads": threads, **PlanWriter(writer).write(plan)}
+            for threads, plan in list(specialization.plans.items())  # a call may add one meanwhile
         ],
     }
 

@@ -21,13 +21,21 @@ _REMEDY = "build the engine and save it again"
 
 
 def write(path: Path, document: dict[str, Any], tensors: Sequence[torch.Tensor]) -> None:
-    """Replace the file at ``path``. Raises EngineError where it cannot be written; what was there stays then."""
+    """Replace the file at ``path``. Raises EngineError where it cannot be written; what was there stays then.
+
+    Folders are not made, as torch.save makes none: a mistyped path is told instead of filled.
+    """
+    if not path.parent.exists():
+        raise EngineError(
+            f"there is no folder {str(path.parent)!r} to save the engine in; make it, or correct the path"
+        )
+    if path.is_dir():
+        raise EngineError(f"{str(path)!r} is a folder; name a file in it, such as {str(path / 'model.engine')!r}")
     text = json.dumps(document, separators=(",", ":"), allow_nan=False)
     metadata = {"format": FORMAT, "checksum": _checksum(text), "constants": checksum(tensors), "document": text}
     header, gaps = _header(metadata, tensors)
     fresh = path.with_name(f".{path.name}.{uuid.uuid4().hex}")
     try:
-        path.parent.mkdir(parents=True, exist_ok=True)
         with replacing(path, fresh) as file:
             file.write(len(header).to_bytes(8, "little") + header)
             for tensor, gap in zip(tensors, gaps, strict=True):
