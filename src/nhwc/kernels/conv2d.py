@@ -31,8 +31,10 @@ _floats = native.Function("conv2d_winograd_floats", "llllllllp")
 #: (tile, x, weight, bias, y, memory, n, h, w, channels, columns, padding, strides of the weight, turned, threads).
 _winograd = native.Function("conv2d_winograd", "lpppppllllllllllll")
 
-#: Of both channels, and of pixels: below, the transforms cost what the products save.
-_LEAST_CHANNELS, _LEAST_PIXELS = 32, 32
+#: Of both channels, and of pixels: below, the transforms cost what the products save. Weights that are more than a
+#: core's cache holds come from memory transformed, which takes more pixels to pay.
+_LEAST_CHANNELS, _LEAST_PIXELS = 32, 64
+_MANY_WEIGHTS, _LEAST_PIXELS_OF_MANY = 65_536, 256
 #: Tiles of 4x4 where their weights stay in a core's cache and few of their pixels are past the picture's edge.
 _LARGE_TILE_WEIGHTS, _LARGE_TILE_SIZE = 20_000, 12
 #: Working memory beyond which torch's own run.
@@ -130,10 +132,14 @@ def _padding(
         and is_channels_last(input)
         and _fits(weight, weight.shape)
         and min(input.shape[2:]) + 2 * around > 2
-        and input.numel() // channels >= _LEAST_PIXELS
+        and input.numel() // channels >= _least_pixels(columns * channels)
         and native.is_available()
     )
     return around if serves else None
+
+
+def _least_pixels(weights: int) -> int:
+    return _LEAST_PIXELS_OF_MANY if weights > _MANY_WEIGHTS else _LEAST_PIXELS
 
 
 def _fits(tensor: torch.Tensor, shape: Sequence[int]) -> bool:
