@@ -22,7 +22,7 @@ pytest.importorskip("expecttest")
 
 NAMES = (
     "add,cat,chunk,copysign,div,index_select,log_softmax,maximum,minimum,mul,roll,softmax,split,sub,sigmoid,tanh,logit,"
-    "nn.functional.instance_norm,nn.functional.group_norm,nn.functional.batch_norm,nn.functional.conv3d,"
+    "nn.functional.instance_norm,nn.functional.group_norm,nn.functional.batch_norm,nn.functional.conv2d,nn.functional.conv3d,"
     "nn.functional.conv_transpose3d,nn.functional.avg_pool3d,nn.functional.adaptive_avg_pool2d,"
     "nn.functional.adaptive_avg_pool3d,nn.functional.adaptive_max_pool2d,nn.functional.adaptive_max_pool3d,"
     "nn.functional.fractional_max_pool2d,nn.functional.fractional_max_pool3d,nn.functional.max_unpool2d,"

@@ -11,6 +11,7 @@ from __future__ import annotations
 from nhwc.kernels import (
     activation,
     batch_norm,
+    conv2d,
     conv3d,
     conversion,
     deform_conv,
@@ -41,6 +42,7 @@ __all__ = ["Kernel", "active", "disable", "enable", "kernels", "replacing", "use
 FAMILIES = (
     activation,
     batch_norm,
+    conv2d,
     conv3d,
     conversion,
     deform_conv,

@@ -1,0 +1,190 @@
+"""3x3 convolutions of images by Winograd's algorithm: torch's numbers, strides and errors, forward and backward."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+import torch
+import torch.nn.functional as F  # noqa: N812 the usual name
+from kernels import conformance
+from kernels.conformance import Sample
+from kernels.requirements import asked, keeps
+from torch import nn
+
+import nhwc
+from nhwc.kernels import conv2d, native
+
+pytestmark = pytest.mark.skipif(not native.is_available(), reason="there is no compiled library")
+
+CALLS = {
+    "large tiles": (lambda x, w, b: F.conv2d(x, w, b, padding=1), (2, 40, 14, 19), (48, 40, 3, 3)),
+    "small tiles": (lambda x, w, b: F.conv2d(x, w, b, padding=1), (2, 35, 7, 5), (67, 35, 3, 3)),
+    "not padded": (lambda x, w, b: F.conv2d(x, w, b), (3, 32, 15, 15), (33, 32, 3, 3)),
+    "padded by two": (lambda x, w, b: F.conv2d(x, w, b, padding=2), (1, 32, 8, 9), (32, 32, 3, 3)),
+    "without a bias": (lambda x, w, b: F.conv2d(x, w, padding=1) + b.view(1, -1, 1, 1), (2, 64, 9, 9), (32, 64, 3, 3)),
+    "many weights": (lambda x, w, b: F.conv2d(x, w, b, padding=1), (3, 320, 10, 9), (300, 320, 3, 3)),
+    "padded by name": (lambda x, w, b: F.conv2d(x, w, b, padding="same"), (2, 32, 8, 8), (32, 32, 3, 3)),
+}
+SAMPLES = [Sample(name, call, (image, weight, weight[:1])) for name, (call, image, weight) in CALLS.items()]
+
+
+@keeps(
+    asked("conv2d", SAMPLES, "channels last", "accuracy", "steps aside"),
+    asked("conv2d", SAMPLES[:4], "no copies"),
+)
+def test_it_keeps_to(check: Callable[[], None]) -> None:
+    check()
+
+
+@pytest.fixture
+def runs(monkeypatch: pytest.MonkeyPatch) -> list[bool]:
+    """Whether the weight was turned, for every run of the kernel."""
+    found: list[bool] = []
+    convolved = conv2d._convolved
+
+    def counted(*operands: torch.Tensor, turned: bool) -> torch.Tensor | None:
+        found.append(turned)
+        return convolved(*operands, turned=turned)
+
+    monkeypatch.setattr(conv2d, "_convolved", counted)
+    return found
+
+
+def images(*shape: int) -> torch.Tensor:
+    return conformance.canonical(torch.randn(shape))
+
+
+@pytest.mark.parametrize("sample", SAMPLES, ids=str)
+def test_samples_meet_the_kernel_both_ways(sample: Sample, runs: list[bool]) -> None:
+    with nhwc.kernels.use("conv2d"):
+        conformance.run(sample, sample.operands(torch.float32))
+    assert runs == [False, True]
+
+
+OTHERS = {
+    "few channels": lambda x: F.conv2d(x[:, :16].clone(memory_format=torch.channels_last), torch.randn(32, 16, 3, 3)),
+    "stride": lambda x: F.conv2d(x, torch.randn(32, 32, 3, 3), stride=2),
+    "dilation": lambda x: F.conv2d(x, torch.randn(32, 32, 3, 3), dilation=2),
+    "groups": lambda x: F.conv2d(x, torch.randn(64, 16, 3, 3), groups=2),
+    "other windows": lambda x: F.conv2d(x, torch.randn(32, 32, 1, 3)),
+    "sides": lambda x: F.conv2d(x, torch.randn(32, 32, 3, 3), padding=(1, 0)),
+    "transposed": lambda x: F.conv_transpose2d(x, torch.randn(32, 32, 3, 3)),
+    "contiguous": lambda x: F.conv2d(x.contiguous(), torch.randn(32, 32, 3, 3)),
+    "float64": lambda x: F.conv2d(x.double(), torch.randn(32, 32, 3, 3).double()),
+    "no batch": lambda x: F.conv2d(x[0], torch.randn(32, 32, 3, 3)),
+    "an empty batch": lambda x: F.conv2d(x[:0], torch.randn(32, 32, 3, 3)),
+    "few pixels": lambda x: F.conv2d(images(1, 32, 7, 9), torch.randn(32, 32, 3, 3)),
+    "many weights for so few pixels": lambda x: F.conv2d(images(1, 260, 9, 9), torch.randn(260, 260, 3, 3)),
+}
+
+
+@pytest.mark.parametrize("call", OTHERS.values(), ids=OTHERS)
+def test_others_are_torchs(call: Callable[[torch.Tensor], torch.Tensor], runs: list[bool]) -> None:
+    x = images(2, 32, 9, 9)
+    torch.manual_seed(3)
+    wanted = call(x)
+    torch.manual_seed(3)
+    with nhwc.kernels.use("conv2d"):
+        found = call(x)
+    assert runs == []
+    assert torch.equal(found, wanted)
+    assert found.stride() == wanted.stride()
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        lambda x: F.conv2d(x, torch.randn(32, 40, 3, 3)),
+        lambda x: F.conv2d(x, torch.randn(32, 32, 3, 3), torch.randn(31)),
+        lambda x: F.conv2d(x, torch.randn(32, 32, 3, 3).double()),
+        lambda x: F.conv2d(x[:, :, :2].clone(memory_format=torch.channels_last), torch.randn(32, 32, 3, 3)),
+    ],
+)
+def test_errors_are_torchs(call: Callable[[torch.Tensor], torch.Tensor]) -> None:
+    conformance.check_error("conv2d", lambda: call(images(2, 32, 9, 9)))
+
+
+@pytest.mark.parametrize("weight", [(True, False), (False, True), (False, False)], ids=["weight", "bias", "neither"])
+def test_gradients_that_nobody_wants_are_not_made(weight: tuple[bool, bool], runs: list[bool]) -> None:
+    layer = nn.Conv2d(32, 32, 3, padding=1)
+    layer.weight.requires_grad, layer.bias.requires_grad = weight  # type: ignore[union-attr]
+    x = images(2, 32, 9, 9).requires_grad_()
+    with nhwc.kernels.use("conv2d"):
+        layer(x).sum().backward()
+    assert runs == [False, True]
+    assert [each.grad is not None for each in (x, *layer.parameters())] == [True, *weight]
+
+
+def test_a_picture_without_gradient_takes_none(runs: list[bool]) -> None:
+    layer = nn.Conv2d(32, 32, 3, padding=1)
+    with nhwc.kernels.use("conv2d"):
+        layer(images(2, 32, 9, 9)).sum().backward()
+    assert runs == [False]
+    assert layer.weight.grad is not None
+
+
+def test_second_derivatives_are_right() -> None:
+    layer, x = nn.Conv2d(32, 32, 3, padding=1), images(1, 32, 9, 9)
+
+    def penalty(layer: nn.Module, x: torch.Tensor) -> torch.Tensor:
+        x = x.detach().requires_grad_()
+        (gradient,) = torch.autograd.grad(layer(x).square().sum(), x, create_graph=True)
+        (found,) = torch.autograd.grad(gradient.square().sum(), layer.weight)
+        return found
+
+    with nhwc.kernels.use("conv2d"):
+        found = penalty(layer, x)
+    exact = penalty(layer.double(), x.double())
+    assert ((found - exact).abs().max() / exact.abs().max()).item() < 1e-5
+
+
+@pytest.mark.parametrize("layout", ["contiguous", "channels last", "sliced", "transposed"])
+def test_weights_lie_as_they_like(layout: str, runs: list[bool]) -> None:
+    weight = torch.randn(40, 32, 3, 3)
+    lying = {
+        "contiguous": weight,
+        "channels last": conformance.canonical(weight),
+        "sliced": torch.cat([weight, weight], 1)[:, :32],
+        "transposed": weight.transpose(2, 3).contiguous().transpose(2, 3),
+    }[layout].requires_grad_()
+    x = images(2, 32, 9, 9).requires_grad_()
+    with nhwc.kernels.use("conv2d"):
+        F.conv2d(x, lying, padding=1).square().sum().backward()
+    wide, y = weight.double().requires_grad_(), x.detach().double().requires_grad_()
+    F.conv2d(y, wide, padding=1).square().sum().backward()
+    assert runs == [False, True]
+    for found, exact in ((x.grad, y.grad), (lying.grad, wide.grad)):
+        assert found is not None
+        assert exact is not None
+        assert ((found - exact).abs().max() / exact.abs().max()).item() < 1e-5
+
+
+def test_threads_have_memory_of_their_own(few_threads: None) -> None:
+    from concurrent.futures import ThreadPoolExecutor
+
+    x, weights = images(2, 32, 20, 20), [torch.randn(32 + 8 * i, 32, 3, 3) for i in range(4)]
+    wanted = [F.conv2d(x, weight, padding=1) for weight in weights]
+    with nhwc.kernels.use("conv2d"), ThreadPoolExecutor(4) as pool:
+        found = list(pool.map(lambda i: F.conv2d(x, weights[i % 4], padding=1), range(80)))
+    for i, each in enumerate(found):
+        torch.testing.assert_close(each, wanted[i % 4], rtol=1e-4, atol=1e-4)
+
+
+def test_memory_beyond_the_limit_is_torchs(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(conv2d, "_MOST_FLOATS", 100)
+    x, weight = images(2, 32, 9, 9).requires_grad_(), torch.randn(32, 32, 3, 3)
+    with nhwc.kernels.use("conv2d"):
+        found = F.conv2d(x, weight)
+        found.sum().backward()
+    assert torch.equal(found, F.conv2d(x, weight))
+    assert x.grad is not None
+
+
+@pytest.mark.parametrize("threads", [1, 2, 5])
+def test_any_number_of_threads_gives_the_same_bits(threads: int) -> None:
+    x, weight = images(2, 64, 13, 13), torch.randn(64, 64, 3, 3)
+    with nhwc.kernels.use("conv2d"):
+        wanted = F.conv2d(x, weight, padding=1)
+        torch.set_num_threads(threads)
+        assert torch.equal(F.conv2d(x, weight, padding=1), wanted)
