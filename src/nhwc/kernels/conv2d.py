@@ -1,7 +1,8 @@
 """3x3 convolutions of images by Winograd's algorithm, forward and for the gradient of the input, in float32 on the CPU.
 
-torch's own keep channels last, and take 2.25 or 4 times as many multiplications. Tiles of 2x2 results are more accurate
-than a direct sum, those of 4x4 less, by less than twice. The gradient of the weight stays torch's.
+torch's own keep channels last, and take 2.25 times as many multiplications. Tiles of 2x2 results are more accurate than
+a direct sum; those of 4x4, faster yet, can have more than twice its error and are left to the engine, which compares.
+The gradient of the weight stays torch's.
 """
 
 from __future__ import annotations
@@ -26,17 +27,15 @@ CONV2D = kernel(
     native_only=("*",),
 )
 
-#: (tile, n, h, w, channels, columns, padding, threads, the answer).
-_floats = native.Function("conv2d_winograd_floats", "llllllllp")
-#: (tile, x, weight, bias, y, memory, n, h, w, channels, columns, padding, strides of the weight, turned, threads).
-_winograd = native.Function("conv2d_winograd", "lpppppllllllllllll")
+#: (n, h, w, channels, columns, padding, threads, the answer).
+_floats = native.Function("conv2d_winograd_floats", "lllllllp")
+#: (x, weight, bias, y, memory, n, h, w, channels, columns, padding, strides of the weight, turned, threads).
+_winograd = native.Function("conv2d_winograd", "pppppllllllllllll")
 
 #: Of both channels, and of pixels: below, the transforms cost what the products save. Weights that are more than a
 #: core's cache holds come from memory transformed, which takes more pixels to pay.
 _LEAST_CHANNELS, _LEAST_PIXELS = 32, 64
 _MANY_WEIGHTS, _LEAST_PIXELS_OF_MANY = 65_536, 256
-#: Tiles of 4x4 where their weights stay in a core's cache and few of their pixels are past the picture's edge.
-_LARGE_TILE_WEIGHTS, _LARGE_TILE_SIZE = 20_000, 12
 #: Working memory beyond which torch's own run.
 _MOST_FLOATS = 64 << 20
 
@@ -155,15 +154,14 @@ def _convolved(
     by_column, by_channel = weight.stride()[:2][:: -1 if turned else 1]
     columns = weight.shape[1 if turned else 0]
     high, wide = height + 2 * padding - 2, width + 2 * padding - 2
-    large = columns * channels <= _LARGE_TILE_WEIGHTS and min(high, wide) >= _LARGE_TILE_SIZE
-    tile, threads, floats = 4 if large else 2, torch.get_num_threads(), c_int64()
+    threads, floats = torch.get_num_threads(), c_int64()
     sizes = (n, height, width, channels, columns, padding)
-    _floats(tile, *sizes, threads, addressof(floats))
+    _floats(*sizes, threads, addressof(floats))
     if floats.value > _MOST_FLOATS:
         return None
     result = empty_channels_last((n, columns, high, wide), image)
     memory = _MEMORY.of(floats.value)
     bias = None if bias is None else bias.contiguous()
     strides = (by_column, by_channel, *weight.stride()[2:])
-    _winograd(tile, image, weight, bias, result, memory, *sizes, *strides, int(turned), threads)
+    _winograd(image, weight, bias, result, memory, *sizes, *strides, int(turned), threads)
     return result

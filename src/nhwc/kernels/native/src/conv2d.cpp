@@ -1,5 +1,5 @@
-// 3x3 convolutions of images with stride 1, forward and for the input's gradient, by the engine's Winograd kernel, on
-// weights that change from call to call: they are transformed each time.
+// 3x3 convolutions of images with stride 1, forward and for the input's gradient, by the engine's Winograd kernel
+// F(2x2, 3x3), on weights that change from call to call: they are transformed each time.
 #include <algorithm>
 
 #include "engine/conv.h"
@@ -15,31 +15,17 @@ namespace engine {
 namespace {
 
 using winograd::F2;
-using winograd::F4;
 
-typedef double vw __attribute__((vector_size(8 * LANES)));
-
-// Transforms of weights, G of winograd.py: the powers of each point over the product of its distances to the others.
-// F(2)'s first row has the other sign, as its input's transform has, and float holds its halves; F(4) takes double.
-template <class F>
-struct Matrix;
-template <>
-struct Matrix<F2> {
-    using vector = vf;
-    static constexpr float rows[4][3] = {{1, 0, 0}, {0.5f, 0.5f, 0.5f}, {0.5f, -0.5f, 0.5f}, {0, 0, 1}};
-};
-template <>
-struct Matrix<F4> {
-    using vector = vw;
-    static constexpr double A = F4::A, B = F4::B, A2 = A * A, B2 = B * B;
-    static constexpr double ZERO = 1 / (A2 * B2), AT_A = 1 / (2 * A2 * (A2 - B2)), AT_B = 1 / (2 * B2 * (B2 - A2));
-    static constexpr double rows[6][3] = {{ZERO, 0, 0},
-                                          {AT_A, AT_A * A, AT_A * A2},
-                                          {AT_A, -AT_A * A, AT_A * A2},
-                                          {AT_B, AT_B * B, AT_B * B2},
-                                          {AT_B, -AT_B * B, AT_B * B2},
-                                          {0, 0, 1}};
-};
+// G of winograd.py for F(2): the powers of each point over the product of its distances to the others; the first row
+// has the other sign, as the input's transform has. All of it is exact in float.
+template <class V>
+inline void transformed(const V (&w)[3], V (&points)[F2::N]) {
+    const V half = (w[0] + w[2]) * 0.5f, middle = w[1] * 0.5f;
+    points[0] = w[0];
+    points[1] = half + middle;
+    points[2] = half - middle;
+    points[3] = w[2];
+}
 
 // A weight of (columns, depth, 3, 3) by its strides, in elements; turned by half a circle where it is read backwards.
 struct Weight {
@@ -64,17 +50,9 @@ struct Weight {
     }
 };
 
-template <class F, class V>
-inline V row_of(int i, const V (&w)[3]) {
-    const auto& g = Matrix<F>::rows[i];
-    return w[0] * g[0] + w[1] * g[1] + w[2] * g[2];
-}
-
 // G w G^T as the product reads it, [point][panel][depth][column], columns padded with zeros to whole vectors.
-template <class F>
 void transform(const Weight& weight, const Panels& panels, float* to) {
-    constexpr int N = F::N;
-    using V = typename Matrix<F>::vector;
+    constexpr int N = F2::N;
     const int64_t point_step = panels.padded() * weight.depth;
     const int64_t vectors = panels.padded() / LANES, parts = (weight.depth + 15) / 16;
     parallel_for(vectors * parts, 1, [&](int64_t begin, int64_t end) {
@@ -84,22 +62,25 @@ void transform(const Weight& weight, const Panels& panels, float* to) {
             while (panel + 1 < panels.count && panels.first(panel + 1) <= column) ++panel;
             const int64_t width = panels.vectors(panel) * LANES, within = column - panels.first(panel);
             for (int64_t d = from; d < std::min(from + 16, weight.depth); ++d) {
-                V half[N][3];
+                vf half[3][N], by_row[N][3], points[N];
 #pragma GCC unroll 3
                 for (int j = 0; j < 3; ++j) {
-                    V taps[3];
-#pragma GCC unroll 3
-                    for (int i = 0; i < 3; ++i)
-                        taps[i] = __builtin_convertvector(weight.vector(weight.tap(i, j), column, d), V);
-#pragma GCC unroll 6
-                    for (int i = 0; i < N; ++i) half[i][j] = row_of<F>(i, taps);
+                    const vf taps[3] = {weight.vector(weight.tap(0, j), column, d),
+                                        weight.vector(weight.tap(1, j), column, d),
+                                        weight.vector(weight.tap(2, j), column, d)};
+                    transformed(taps, half[j]);
                 }
-                float* place = to + panels.first(panel) * weight.depth + d * width + within;
-#pragma GCC unroll 6
+#pragma GCC unroll 4
                 for (int i = 0; i < N; ++i)
-#pragma GCC unroll 6
-                    for (int j = 0; j < N; ++j, place += point_step)
-                        store(place, __builtin_convertvector(row_of<F>(j, half[i]), vf));
+#pragma GCC unroll 3
+                    for (int j = 0; j < 3; ++j) by_row[i][j] = half[j][i];
+                float* place = to + panels.first(panel) * weight.depth + d * width + within;
+#pragma GCC unroll 4
+                for (int i = 0; i < N; ++i) {
+                    transformed(by_row[i], points);
+#pragma GCC unroll 4
+                    for (int j = 0; j < N; ++j, place += point_step) store(place, points[j]);
+                }
             }
         }
     });
@@ -111,16 +92,17 @@ int64_t up(int64_t value, int64_t to) { return (value + to - 1) / to * to; }
 // phases.
 struct Schedule {
     static constexpr int64_t APART = 16, BLOCK_BYTES = 448 * 1024, BLOCKS_UP_TO = 3 * 1024 * 1024;
-    int64_t points, tiles, vectors, block;
+    static constexpr int64_t TILE = F2::M, POINTS = F2::N * F2::N;
+    int64_t tiles, vectors, block;
     bool phases;
 
-    Schedule(int64_t tile, const Rows& x, const Rows& y, int64_t threads) : points((tile + 2) * (tile + 2)) {
+    Schedule(const Rows& x, const Rows& y, int64_t threads) {
         const Panels panels(y.c, REGISTERS == 32 ? 4 : 3);
         vectors = panels.vectors(0);
-        tiles = y.n * ((y.h + tile - 1) / tile) * ((y.w + tile - 1) / tile);
-        phases = x.c * panels.padded() * points * 4 > BLOCKS_UP_TO;
+        tiles = y.n * ((y.h + TILE - 1) / TILE) * ((y.w + TILE - 1) / TILE);
+        phases = x.c * panels.padded() * POINTS * 4 > BLOCKS_UP_TO;
         const int64_t wide = phases ? y.c : std::min(vectors * LANES, y.c);
-        each = points * (up(x.c, APART) + up(wide, APART));
+        each = POINTS * (up(x.c, APART) + up(wide, APART));
         const int64_t most = std::max<int64_t>(1, BLOCK_BYTES / (each * 4)),
                       tall = most_rows(static_cast<int>(vectors));
         const int64_t even = (tiles - 1) / up((tiles + most - 1) / most, threads) + 1;
@@ -130,7 +112,7 @@ struct Schedule {
     int64_t chunk, each;
     // floats of working memory
     int64_t scratch(int64_t threads) const {
-        return up(each * block + 2 * APART * points, APART) * (phases ? 1 : threads);
+        return up(each * block + 2 * APART * POINTS, APART) * (phases ? 1 : threads);
     }
 };
 
@@ -143,7 +125,7 @@ struct Sizes {
 
 Sizes sizes_of(const Schedule& schedule, const Rows& x, const Rows& y, int64_t threads) {
     const Panels panels(y.c, schedule.vectors);
-    return {up(schedule.points * panels.padded() * x.c, ALIGNED), up(panels.padded(), ALIGNED),
+    return {up(Schedule::POINTS * panels.padded() * x.c, ALIGNED), up(panels.padded(), ALIGNED),
             schedule.scratch(threads)};
 }
 
@@ -153,24 +135,24 @@ Rows image(const void* at, int64_t n, int64_t h, int64_t w, int64_t c) {
 
 }  // namespace
 
-// Floats of working memory that conv2d_winograd asks for. tile: 2 or 4.
-NHWC_EXPORT(conv2d_winograd_floats)(int64_t tile, int64_t n, int64_t h, int64_t w, int64_t channels, int64_t columns,
-                                    int64_t padding, int64_t threads, int64_t* floats) {
+// Floats of working memory that conv2d_winograd asks for.
+NHWC_EXPORT(conv2d_winograd_floats)(int64_t n, int64_t h, int64_t w, int64_t channels, int64_t columns, int64_t padding,
+                                    int64_t threads, int64_t* floats) {
     const Rows x = image(nullptr, n, h, w, channels);
     const Rows y = image(nullptr, n, h + 2 * padding - 2, w + 2 * padding - 2, columns);
-    *floats = sizes_of(Schedule(tile, x, y, threads), x, y, threads).floats();
+    *floats = sizes_of(Schedule(x, y, threads), x, y, threads).floats();
 }
 
 // y (n, h + 2 padding - 2, w + 2 padding - 2, columns) = x (n, h, w, channels), both channels last and dense, times
 // weight (columns, channels, 3, 3) in any strides, turned or not, plus bias or null.
-NHWC_EXPORT(conv2d_winograd)(int64_t tile, const float* x, const float* weight, const float* bias, float* y,
-                             float* memory, int64_t n, int64_t h, int64_t w, int64_t channels, int64_t columns,
-                             int64_t padding, int64_t by_column, int64_t by_channel, int64_t by_row, int64_t by_place,
-                             int64_t turned, int64_t threads) {
+NHWC_EXPORT(conv2d_winograd)(const float* x, const float* weight, const float* bias, float* y, float* memory, int64_t n,
+                             int64_t h, int64_t w, int64_t channels, int64_t columns, int64_t padding,
+                             int64_t by_column, int64_t by_channel, int64_t by_row, int64_t by_place, int64_t turned,
+                             int64_t threads) {
     Conv conv{};
     conv.x = image(x, n, h, w, channels);
     conv.y = image(y, n, h + 2 * padding - 2, w + 2 * padding - 2, columns);
-    const Schedule schedule(tile, conv.x, conv.y, threads);
+    const Schedule schedule(conv.x, conv.y, threads);
     const Sizes sizes = sizes_of(schedule, conv.x, conv.y, threads);
     const Panels panels(columns, schedule.vectors);
     float* packed = memory + (-(reinterpret_cast<intptr_t>(memory) / 4) & (ALIGNED - 1));
@@ -178,7 +160,7 @@ NHWC_EXPORT(conv2d_winograd)(int64_t tile, const float* x, const float* weight, 
     std::fill(offsets, offsets + sizes.bias, 0.0f);
     if (bias != nullptr) std::copy(bias, bias + columns, offsets);
     const Weight read{weight, columns, channels, by_column, by_channel, by_row, by_place, turned != 0};
-    tile == 4 ? transform<F4>(read, panels, packed) : transform<F2>(read, panels, packed);
+    transform(read, panels, packed);
 
     conv.epilogue.addend.at.base = -1;
     conv.weight = {0, reinterpret_cast<int64_t>(packed)};
@@ -190,7 +172,8 @@ NHWC_EXPORT(conv2d_winograd)(int64_t tile, const float* x, const float* weight, 
     std::fill(conv.dilation, conv.dilation + 3, 1);
     conv.kernel[0] = 1;
     const int64_t choice[] = {
-        tile, schedule.phases, schedule.block, schedule.vectors, std::min<int64_t>(256, channels), schedule.chunk};
+        Schedule::TILE, schedule.phases, schedule.block, schedule.vectors, std::min<int64_t>(256, channels),
+        schedule.chunk};
     std::copy(choice, choice + 6, conv.choice);
     char* table[] = {nullptr};
     const Context context{table, threads, reinterpret_cast<char*>(offsets + sizes.bias)};
