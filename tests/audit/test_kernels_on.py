@@ -75,7 +75,8 @@ def named(report: AuditReport, asked_for: tuple[str, str] | None = None) -> list
 
 def _has_kernel(finding: Finding, report: AuditReport) -> bool:
     calls = [report.trace.calls[index] for index in finding.call_indices]
-    return any(nhwc.kernels.replacing(name) is not None for call in calls for name in (call.operator, call.caller))
+    kernels = [nhwc.kernels.replacing(name) for call in calls for name in (call.operator, call.caller)]
+    return any(kernel is not None and kernel.mends for kernel in kernels)
 
 
 @pytest.mark.parametrize("name", MODELS)

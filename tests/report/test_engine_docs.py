@@ -27,6 +27,6 @@ def test_what_is_derived_is_said() -> None:
 def test_the_example_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("NHWC_CACHE", "0")
-    (block,) = re.findall(r"```python\n(.*?)```", PAGE, re.DOTALL)
+    block = "\n".join(re.findall(r"```python\n(.*?)```", PAGE, re.DOTALL))
     exec(compile(block, "docs/engine.md", "exec"), {"__name__": "__example__"})
     assert (tmp_path / "model.engine").exists()

@@ -91,7 +91,13 @@ def _with_kernel(
 
 def _converts(kernel: Kernel) -> bool:
     """Whether a kernel only makes the copy between formats faster, so that the format after it stays as it was."""
-    return kernel is replacing("aten::clone")
+    return kernel is _mending("aten::clone")
+
+
+def _mending(operator: str) -> Kernel | None:
+    """The kernel that replaces an operator, unless it is there for speed alone."""
+    kernel = replacing(operator)
+    return kernel if kernel is not None and kernel.mends else None
 
 
 def _kernel_of(finding: Finding, trace: Trace) -> Kernel | None:
@@ -112,7 +118,7 @@ def _lacks_library(finding: Finding, trace: Trace) -> bool:
     if native.is_available():
         return False
     operators = [_replaced(trace.calls[index], trace.calls) for index in finding.call_indices]
-    kernel = replacing(operators[0] or "")
+    kernel = _mending(operators[0] or "")
     if kernel is None:
         return False
     if finding.kind == "slow" and kernel.native:  # a composition keeps the format, and is no faster
@@ -121,7 +127,7 @@ def _lacks_library(finding: Finding, trace: Trace) -> bool:
 
 
 def _kernel_of_call(call: Call, calls: Sequence[Call]) -> Kernel | None:
-    return replacing(_replaced(call, calls) or "")
+    return _mending(_replaced(call, calls) or "")
 
 
 def _replaced(call: Call, calls: Sequence[Call]) -> str | None:
@@ -130,7 +136,7 @@ def _replaced(call: Call, calls: Sequence[Call]) -> str | None:
         return None
     forward = None if call.forward is None else _composite(calls[call.forward])
     if call.name not in COPIES:
-        return call.operator if replacing(call.operator) else _composite(call) or forward
+        return call.operator if _mending(call.operator) else _composite(call) or forward
     source, target = copy_ends(call)
     if source is None or target is None:
         return None
@@ -147,7 +153,7 @@ def _composite(call: Call) -> str | None:
     """The composite operator with a kernel that ``call`` is a part of."""
     if call.caller.rpartition("::")[2] in EXPLICIT_CALLERS:  # what copies is not one thing: told by the copy
         return None
-    found = call.caller if replacing(call.caller) else None
+    found = call.caller if _mending(call.caller) else None
     if found is None and call.name in COPIES:
         found = _CALLS_IN_TURN.get(call.caller)
     return found
@@ -173,7 +179,7 @@ def _trials(finding: Finding, kernel: Kernel, trace: Trace) -> dict[int, Trial]:
 def _ends(calls: Sequence[Call], index: int, kernel: Kernel) -> tuple[Call, Call] | None:
     """The call as it ran, and the call that meets the kernel."""
     call = calls[index]
-    if replacing(call.operator) is kernel:
+    if _mending(call.operator) is kernel:
         return call, call
     if _is_shuffle(call):  # below the operator that a user calls, and that the kernel replaces, lies a plain copy
         return call, replace(call, operator="aten.contiguous.default", arguments=({"tensor": 0},), keywords=())

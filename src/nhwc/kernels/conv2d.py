@@ -25,6 +25,7 @@ CONV2D = kernel(
     native="torch's own run",
     ranks=(4,),
     native_only=("*",),
+    mends=False,
 )
 
 #: (n, h, w, channels, columns, padding, threads, the answer).

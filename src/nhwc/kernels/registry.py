@@ -43,7 +43,8 @@ class Kernel:
     about: one line for people. native: what is lost without the native library, empty where compositions do it all.
     native_only: patterns of operators ("*", "*_backward") whose originals run unchanged without the native library.
     needs: a package that brings the operators ("torchvision"), empty for torch's own.
-    uses: kernels that are switched on with it. ranks: of the tensors that it serves.
+    uses: kernels that are switched on with it. ranks: of the tensors that it serves. mends: whether the originals lose
+    the format or are slow in it, so that findings about them name it; else it is there for speed alone.
     """
 
     name: str
@@ -53,6 +54,7 @@ class Kernel:
     uses: tuple[str, ...] = ()
     ranks: tuple[int, ...] = (4, 5)
     native_only: tuple[str, ...] = ()
+    mends: bool = True
     replacements: list[Replacement] = field(default_factory=list, compare=False)
 
     def replaces(
@@ -106,13 +108,14 @@ def kernel(
     uses: tuple[str, ...] = (),
     ranks: tuple[int, ...] = (4, 5),
     native_only: tuple[str, ...] = (),
+    mends: bool = True,
 ) -> Kernel:
     """A new, empty kernel; its file then adds replacements. Raises RegistryError where the name is taken or no word."""
     if not name.isidentifier() or name != name.lower():
         raise RegistryError(f"a kernel is named by a lower-case word, got {name!r}")
     if name in _KERNELS:
         raise RegistryError(f"the kernel {name!r} is registered twice; give the second another name")
-    _KERNELS[name] = Kernel(name, about, native, needs, uses, ranks, native_only)
+    _KERNELS[name] = Kernel(name, about, native, needs, uses, ranks, native_only, mends)
     return _KERNELS[name]
 
 
