@@ -40,10 +40,7 @@ def settle(
                 exact = _tensors(_in_float64(model, args, kwargs))
         except Exception as error:  # noqa: BLE001 whatever the user's code raises in float64
             return Accuracy(float("nan"), float("nan"), (), f"the model does not run in float64: {first_line(error)}")
-        copies = pytree.tree_map(_cloned, (tuple(args), dict(kwargs)))  # a model may write into its input
-        with ALONE:
-            outputs = _tensors(model(*copies[0], **copies[1]))
-        eager = _error(outputs, exact)
+        eager = _error(_eager(model, args, kwargs), exact)
         planned = of.plans[threads]
 
         def measured(gone: Sequence[str] = ()) -> Accuracy:
@@ -71,12 +68,16 @@ def agrees(
 ) -> bool:
     """Whether it computes what the model does, on the example: a coarse question, before that of accuracy."""
     flat = pytree.tree_leaves((tuple(args), dict(kwargs)))
-    copies = pytree.tree_map(_cloned, (tuple(args), dict(kwargs)))
     with torch.no_grad():
-        with ALONE:
-            eager = _tensors(model(*copies[0], **copies[1]))
-        error = _error(_tensors(_outputs(of, flat, threads)), eager)
+        error = _error(_tensors(_outputs(of, flat, threads)), _eager(model, args, kwargs))
         return error <= max(_SAME, MOST_TIMES * error_floor(of.plans[threads]))
+
+
+def _eager(model: torch.nn.Module, args: Sequence[Any], kwargs: Mapping[str, Any]) -> list[torch.Tensor]:
+    """The model's own outputs, while no other thread exports it."""
+    copies = pytree.tree_map(_cloned, (tuple(args), dict(kwargs)))  # a model may write into its input
+    with ALONE:
+        return _tensors(model(*copies[0], **copies[1]))
 
 
 def _cloned(value: Any) -> Any:

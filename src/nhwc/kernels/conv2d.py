@@ -67,10 +67,8 @@ def convolution(
     output_padding: Sequence[int],
     groups: int,
 ) -> Any:
-    if weight.dim() != 4 or weight.shape[-1] != 3 or transposed or groups != 1:
-        return NotImplemented
     del output_padding
-    around = _padding(input, weight, stride, padding, dilation)
+    around = _padding(input, weight, stride, padding, dilation, transposed, groups)
     if around is None or not (bias is None or _fits(bias, (weight.shape[0],))):
         return NotImplemented
     result = _convolved(input, weight, bias, around, turned=False)
@@ -91,8 +89,7 @@ def convolution_backward(
     groups: int,
     output_mask: Sequence[bool],
 ) -> Any:
-    wanted = output_mask[0] and weight.dim() == 4 and weight.shape[-1] == 3 and not transposed and groups == 1
-    around = _padding(input, weight, stride, padding, dilation) if wanted else None
+    around = _padding(input, weight, stride, padding, dilation, transposed, groups) if output_mask[0] else None
     if around is None or not is_plain(grad_output) or grad_output.dtype != torch.float32:
         return NotImplemented
     size = [each + 2 * around - 2 for each in input.shape[2:]]
@@ -115,12 +112,16 @@ def _padding(
     stride: Sequence[int],
     padding: Sequence[int],
     dilation: Sequence[int],
+    transposed: bool,
+    groups: int,
 ) -> int | None:
     """How far the picture is padded, the same on all sides, where the kernel serves the call; else None."""
+    if weight.dim() != 4 or weight.shape[-1] != 3 or transposed or groups != 1:
+        return None
     around = padding[0]
     columns, channels, height, width = weight.shape
     serves = (
-        (height, width) == (3, 3)
+        height == width
         and set(stride) == set(dilation) == {1}
         and set(padding) == {around}
         and 0 <= around <= 2

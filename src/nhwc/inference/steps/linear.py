@@ -10,6 +10,7 @@ import torch
 
 from nhwc.inference.native import Placed, Rows, Step
 from nhwc.inference.operations import Linear
+from nhwc.inference.signature_text import dtype_text
 from nhwc.inference.steps.packing import packed, registers
 from nhwc.inference.steps.products import Blocking, Extent, Window, adds_alike, blockings, product_step, table_bytes
 from nhwc.inference.steps.registry import Candidate, Request, algorithm
@@ -30,7 +31,7 @@ def linear(request: Request) -> Iterator[Candidate]:
         return
     if operation.narrow is not None and not request.exact:
         for vectors in (4, 2) if registers() == 32 else (2, 1):
-            label = f"narrow {str(operation.narrow).removeprefix('torch.')} vectors={vectors}"
+            label = f"narrow {dtype_text(operation.narrow)} vectors={vectors}"
             yield Candidate(label, partial(_build_narrow, request, operation, operation.narrow, vectors, label))
     columns, depth = operation.weight.shape
     weights = cache(partial(packed, operation.weight.detach().float().t()[None], zeros=depth))
@@ -66,7 +67,9 @@ def _build(request: Request, operation: Linear, blocking: Blocking, weights: Cal
 def _build_narrow(request: Request, operation: Linear, narrow: torch.dtype, vectors: int, label: str) -> Step:
     """linear_narrow.cpp: few rows, weights of 16 bits."""
     weight = packed(operation.weight.detach().float().t()[None], vectors).to(narrow)
-    blocking = Blocking(vectors=vectors, tall=int(narrow == torch.float16), rows=0, panels=0, depth=0)
+    # the step cuts rows, panels and depth itself
+    blocking = Blocking(vectors=vectors, tall=0, rows=0, panels=0, depth=0)
+    own = (int(narrow == torch.float16),)
     return product_step(
-        "linear_narrow", label, request, weight, operation.bias, Window(), blocking, 0, rows_of=leading_rows
+        "linear_narrow", label, request, weight, operation.bias, Window(), blocking, 0, own=own, rows_of=leading_rows
     )

@@ -68,7 +68,7 @@ multiply_t multiplier_of(int64_t rows, int64_t vectors) {
 
 }  // namespace
 
-// weight: [panel][channel][column] of 16 bits. choice: vectors of a panel, 0 (bfloat16) or 1 (float16).
+// weight: [panel][channel][column] of 16 bits. choice: [0] vectors of a panel, [6] 0 (bfloat16) or 1 (float16).
 NHWC_STEP(linear_narrow, Conv) {
     const Conv& conv = parameters;
     const Panels panels(conv.y.c, conv.choice[0]);
@@ -89,7 +89,7 @@ NHWC_STEP(linear_narrow, Conv) {
             pixel_pointers<const float*>(conv.x, at(context, conv.x), begin, begin + count, in);
             pixel_pointers(conv.y, at(context, conv.y), begin, begin + count, out);
             if (adds) pixel_pointers<const float*>(more, at(context, more), begin, begin + count, added);
-            const auto find = conv.choice[1] == 0 ? &multiplier_of<BFloat16> : &multiplier_of<Float16>;
+            const auto find = conv.choice[6] == 0 ? &multiplier_of<BFloat16> : &multiplier_of<Float16>;
             find(count, vectors)(in, weight + first * conv.x.c, conv.x.c, out, first, panels.last(panel));
             for (int64_t i = 0; i < count; ++i) {
                 float* to = out[i] + first;
