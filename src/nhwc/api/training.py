@@ -40,6 +40,7 @@ def train(
             f"settings are of type {type(given).__name__}; pass nhwc.TrainSettings(data, ...), or for a "
             "Dataset of your own write a loop with nhwc.data.Loader"
         )
+    from nhwc.api.comparing import compare_formats
     from nhwc.training.run import run  # it loads torch.distributed, which no other verb needs
 
-    return run(model, settings, sinks)
+    return run(model, settings, sinks, compare_formats)

@@ -12,25 +12,34 @@ from nhwc import distributed, kernels
 from nhwc.data.workers import ended, is_ended
 from nhwc.errors import TrainingError
 from nhwc.training import ranks
+from nhwc.training.choosing import Compare, choose
 from nhwc.training.context import Context, device_of, require_agreement
+from nhwc.training.finding import find
 from nhwc.training.loop import Training
-from nhwc.training.preparation import prepare
+from nhwc.training.preparation import build, prepare
 from nhwc.training.randomness import seed_everything
 from nhwc.training.records import Sink
 from nhwc.training.result import TrainReport
 from nhwc.training.settings import TrainSettings
-from nhwc.training.sources import open_sources
+from nhwc.training.sources import open_sources, require_enough
 from nhwc.training.spelling import spelled
 from nhwc.training.stopping import listening
+from nhwc.training.trials import Trial
 
 
 def run(
-    model: nn.Module | Callable[[int], nn.Module], settings: TrainSettings, sinks: Sequence[Sink] = ()
+    model: nn.Module | Callable[[int], nn.Module],
+    settings: TrainSettings,
+    sinks: Sequence[Sink] = (),
+    compare: Compare | None = None,
 ) -> TrainReport:
     """Train ``model`` as ``settings`` say, in this process or, under torchrun, as one of several.
 
-    sinks: take what the run tells, on rank 0. Raises KeyboardInterrupt where the run was asked to stop, after its
-    checkpoint is written; NhwcError, in one sentence, where it cannot start or go on.
+    sinks: take what the run tells, on rank 0. compare: sets both memory formats against each other, where the settings
+    leave the choice to the run; without it a rule decides.
+
+    Raises KeyboardInterrupt where the run was asked to stop, after its checkpoint is written; NhwcError, in one
+    sentence, where it cannot start or go on.
     """
     with ExitStack() as around:
         around.enter_context(warnings.catch_warnings())
@@ -41,11 +50,16 @@ def run(
         context = Context(settings, device_of(settings, world), world, stop)
         seed_everything(settings.seed)  # every rank builds the same model
         sources = open_sources(settings)
-        prepared = prepare(model, sources.classes, context)
+        require_enough(sources, context)
+        core = build(model, sources.classes, context)
+        found = find(settings, first=world.first)
+        trial = Trial(core, (settings.batch, *sources.shape), sources.classes, context)
+        choice = choose(trial, compare, None if found is None else found.memory_format)
+        prepared = prepare(core, choice.memory_format, context)
         if prepared.kernels:
             around.enter_context(kernels.use())
         try:
-            return Training(prepared, sources, context).run(sinks)
+            return Training(prepared, choice, sources, context).run(found, sinks)
         except RuntimeError as error:
             if is_ended(error):
                 raise ended(error) from error

@@ -23,7 +23,7 @@ WORDS: dict[str, tuple[str, ...]] = {
 #: Settings that must be at least this much.
 _AT_LEAST: dict[str, float] = {
     **dict.fromkeys("epochs batch accumulate size decay_every max_steps samples print_every save_every".split(), 1),
-    **dict.fromkeys("workers seed warmup_epochs momentum weight_decay lr".split(), 0),
+    **dict.fromkeys("workers seed measure_s warmup_epochs momentum weight_decay lr".split(), 0),
     "classes": 2,
 }
 
@@ -41,7 +41,8 @@ class TrainSettings:
     evaluate: a folder or .npz to evaluate on, where DATA has none of its own; augment: random crops and flips.
     mean, std: per channel, of images scaled to 0 to 1; None: ImageNet's for three channels, else 0.5.
     max_steps: end after so many optimizer steps, epochs notwithstanding.
-    channels_last: "true", "false" (contiguous from the loader on) or "auto" (true where the model has convolutions).
+    channels_last: "true", "false" (contiguous from the loader on) or "auto": true where the model has convolutions,
+    unless training steps on copies of it, measured within about measure_s seconds, prove it slower; 0 measures nothing.
     kernels: nhwc's kernels on; None: in channels last, unless compiled. compile: torch.compile.
     amp: "bf16" or "fp16" (with loss scaling).
     lr: of the schedule's top; warmup_epochs: it rises linearly to there first. decay_every: epochs between two steps
@@ -69,6 +70,7 @@ class TrainSettings:
     std: tuple[float, ...] | None = None
     max_steps: int | None = None
     channels_last: str = "auto"
+    measure_s: float = 20.0
     kernels: bool | None = None
     compile: bool = False
     amp: str | None = None
@@ -155,6 +157,8 @@ class TrainSettings:
                 f"{spelled('resume')} and {spelled('save_every')} need a folder with checkpoints; name one as "
                 f"{spelled('folder')}"
             )
+        if self.folder is None and self.tensorboard and not self.evaluate_only:
+            raise TrainingError(f"{spelled('tensorboard')} needs a folder to write to; name one as {spelled('folder')}")
         if self.evaluate_only and not self.resume:
             raise TrainingError(
                 f"{spelled('evaluate_only')} needs a checkpoint to evaluate; name it as {spelled('resume')}"
