@@ -71,9 +71,12 @@ class Training:
         self._tell = Sinks(())
         seed_everything(settings.seed + context.world.rank)  # from here on ranks draw their own numbers
 
-    def run(self, found: Found | None, sinks: Sequence[Sink]) -> TrainReport:
-        """Go on from the checkpoint that was found, to the end; ``sinks`` and the run's own logs are told."""
-        notes = [] if found is None else self._restore(found)
+    def run(self, found: Found | None, notes: Sequence[str], sinks: Sequence[Sink]) -> TrainReport:
+        """Go on from the checkpoint that was found, to the end; ``sinks`` and the run's own logs are told.
+
+        notes: sentences on what came before.
+        """
+        notes = [*notes, *([] if found is None else self._restore(found))]
         first = self._context.world.rank == 0
         self._tell = Sinks([*sinks, *self._own_sinks()] if first else [])
         try:

@@ -16,6 +16,7 @@ from nhwc.training.choosing import Compare, choose
 from nhwc.training.context import Context, device_of, require_agreement
 from nhwc.training.finding import find
 from nhwc.training.loop import Training
+from nhwc.training.occupying import alone
 from nhwc.training.preparation import build, prepare
 from nhwc.training.randomness import seed_everything
 from nhwc.training.records import Sink
@@ -52,6 +53,7 @@ def run(
         sources = open_sources(settings)
         require_enough(sources, context)
         core = build(model, sources.classes, context)
+        said = around.enter_context(alone(settings, world))
         found = find(settings, first=world.first)
         trial = Trial(core, (settings.batch, *sources.shape), sources.classes, context)
         choice = choose(trial, compare, None if found is None else found.memory_format)
@@ -59,7 +61,7 @@ def run(
         if prepared.kernels:
             around.enter_context(kernels.use())
         try:
-            return Training(prepared, choice, sources, context).run(found, sinks)
+            return Training(prepared, choice, sources, context).run(found, [said] if said else [], sinks)
         except RuntimeError as error:
             if is_ended(error):
                 raise ended(error) from error
