@@ -48,20 +48,23 @@ def run(
         world = around.enter_context(distributed.joined(settings.device))
         require_agreement(world)
         stop = around.enter_context(listening())
-        context = Context(settings, device_of(settings, world), world, stop)
-        seed_everything(settings.seed)  # every rank builds the same model
-        sources = open_sources(settings)
-        require_enough(sources, context)
-        core = build(model, sources.classes, context)
-        said = around.enter_context(alone(settings, world))
-        found = find(settings, first=world.first)
-        trial = Trial(core, (settings.batch, *sources.shape), sources.classes, context)
-        choice = choose(trial, compare, None if found is None else found.memory_format)
-        prepared = prepare(core, choice.memory_format, context)
-        if prepared.kernels:
-            around.enter_context(kernels.use())
         try:
-            return Training(prepared, choice, sources, context).run(found, [said] if said else [], sinks)
+            with ranks.failing_together():
+                context = Context(settings, device_of(settings, world), world, stop)
+                seed_everything(settings.seed)  # every rank builds the same model
+                sources = open_sources(settings)
+                require_enough(sources, context)
+                core = build(model, sources.classes, context)
+            said = around.enter_context(alone(settings, world))
+            found = find(settings, first=world.first)
+            trial = Trial(core, (settings.batch, *sources.shape), sources.classes, context)
+            choice = choose(trial, compare, None if found is None else found.memory_format)
+            prepared = prepare(core, choice.memory_format, context)
+            if prepared.kernels:
+                around.enter_context(kernels.use())
+            with ranks.failing_together():
+                training = Training(prepared, choice, sources, context)
+            return training.run(found, [said] if said else [], sinks)
         except RuntimeError as error:
             if is_ended(error):
                 raise ended(error) from error
