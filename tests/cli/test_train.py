@@ -174,7 +174,7 @@ def test_the_size_is_that_of_the_architecture_unless_it_is_given(asked: Callable
         ("synthetic --evaluate", "--evaluate needs a checkpoint: --folder DIR --resume names its last, or --from FILE"),
         ("synthetic --folder x --resume --evaluate --size 8 --arch net.py:build", "no checkpoint in x"),
         ("synthetic --warmup 9 --epochs 8", "--warmup is 9.0, more than --epochs, 8"),
-        ("synthetic --steps 0", "--steps is 0; it must be a number of at least 1"),
+        ("synthetic --steps 0", "--steps is 0; it must be a whole number of at least 1"),
         ("synthetic --mean 123,116,103", "--mean is .*of images scaled to 0 to 1"),
         ("synthetic --samples 3 --arch net.py:build", "fewer than one batch of 32; give --batch 3 or less"),
         (

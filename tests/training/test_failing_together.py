@@ -21,19 +21,19 @@ def others(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
 
 def test_what_failed_here_is_raised_here(others: list[Any]) -> None:
     others.append((True, "DataError: gone", "gone"))
-    with pytest.raises(DataError, match="^no pictures$"), ranks.failing_together():
+    with pytest.raises(DataError, match=r"^no pictures$"), ranks.failing_together():
         raise DataError("no pictures")
 
 
 def test_what_failed_elsewhere_is_raised_with_the_rank(others: list[Any]) -> None:
     others.append((True, "DataError: gone", "gone"))
-    with pytest.raises(TrainingError, match="^rank 1 ended the run: gone$"), ranks.failing_together():
+    with pytest.raises(TrainingError, match=r"^rank 1 ended the run: gone$"), ranks.failing_together():
         pass
 
 
 def test_a_fault_elsewhere_is_one_here(others: list[Any]) -> None:
     others.append((False, "KeyError: 'weights'", "'weights'"))
-    with pytest.raises(RuntimeError, match="^rank 1 ended the run: KeyError: 'weights'$"), ranks.failing_together():
+    with pytest.raises(RuntimeError, match=r"^rank 1 ended the run: KeyError: 'weights'$"), ranks.failing_together():
         pass
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, fields
 from pathlib import Path
@@ -26,6 +27,17 @@ _AT_LEAST: dict[str, float] = {
     **dict.fromkeys("workers seed measure_s warmup_epochs momentum weight_decay lr".split(), 0),
     "classes": 2,
 }
+#: Settings that are numbers with a fraction; all others are whole.
+_FRACTIONS = "measure_s warmup_epochs momentum weight_decay lr".split()
+#: The most that a setting may be: what 32 bits hold, but for these.
+_AT_MOST: dict[str, float] = {
+    **dict.fromkeys(_FRACTIONS, sys.float_info.max),
+    "seed": 2**63 - 1,
+    "workers": 1024,
+    "measure_s": 600,
+}
+_MOST_WHOLE = 2**31 - 1
+_MAY_BE_NONE = ("size", "max_steps", "save_every")
 
 
 @dataclass(frozen=True)
@@ -103,9 +115,7 @@ class TrainSettings:
         for name, words in WORDS.items():
             self._require_word(name, words)
         for name, least in _AT_LEAST.items():
-            value = getattr(self, name)
-            if value is not None and not (isinstance(value, int | float) and value >= least):
-                raise TrainingError(f"{spelled(name)} is {value!r}; it must be a number of at least {least}")
+            self._require_number(name, least)
         self._require_shares()
         self._require_together()
 
@@ -125,10 +135,24 @@ class TrainSettings:
         if not (value in words or (value is None and optional)):
             raise TrainingError(f"{spelled(name)} {value!r} is unknown; use {', '.join(words[:-1])} or {words[-1]}")
 
+    def _require_number(self, name: str, least: float) -> None:
+        value = getattr(self, name)
+        if value is None and name in _MAY_BE_NONE:
+            return
+        whole = name not in _FRACTIONS
+        most = _AT_MOST.get(name, _MOST_WHOLE)
+        kinds = (int,) if whole else (int, float)
+        if isinstance(value, bool) or not isinstance(value, kinds) or not least <= value <= most:
+            kind = "a whole number" if whole else "a finite number"
+            bound = f"of at least {least}" + (f" and at most {most}" if most < sys.float_info.max else "")
+            raise TrainingError(f"{spelled(name)} is {value!r}; it must be {kind} {bound}")
+
     def _require_shares(self) -> None:
         for name, low, high in (("label_smoothing", 0, 1), ("ema", 0, 1), ("decay", 0, 1)):
             value = getattr(self, name)
-            if value is not None and not low <= value < high:
+            if name == "ema" and value is None:
+                continue
+            if isinstance(value, bool) or not isinstance(value, int | float) or not low <= value < high:
                 raise TrainingError(f"{spelled(name)} is {value}; it must be at least {low} and less than {high}")
         for name, least in (("mean", "at least"), ("std", "above")):
             values = getattr(self, name)
