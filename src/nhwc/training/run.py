@@ -14,11 +14,12 @@ from nhwc.errors import TrainingError
 from nhwc.training import ranks
 from nhwc.training.choosing import Compare, choose
 from nhwc.training.context import Context, device_of, require_agreement
+from nhwc.training.evaluation import same_modes
 from nhwc.training.finding import find
 from nhwc.training.loop import Training
 from nhwc.training.occupying import alone
 from nhwc.training.preparation import build, prepare
-from nhwc.training.randomness import seed_everything
+from nhwc.training.randomness import own_random_state, seed_everything
 from nhwc.training.records import Sink
 from nhwc.training.result import TrainReport
 from nhwc.training.settings import TrainSettings
@@ -43,6 +44,7 @@ def run(
     sentence, where it cannot start or go on.
     """
     with ExitStack() as around:
+        around.enter_context(own_random_state())
         around.enter_context(warnings.catch_warnings())
         warnings.filterwarnings("ignore", "cannot be read and is skipped")  # the run's log says it
         world = around.enter_context(distributed.joined(settings.device))
@@ -60,6 +62,7 @@ def run(
             trial = Trial(core, (settings.batch, *sources.shape), sources.classes, context)
             choice = choose(trial, compare, None if found is None else found.memory_format)
             prepared = prepare(core, choice.memory_format, context)
+            around.enter_context(same_modes(prepared.core))
             if prepared.kernels:
                 around.enter_context(kernels.use())
             with ranks.failing_together():
