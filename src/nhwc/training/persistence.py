@@ -17,7 +17,7 @@ from nhwc.training.finding import job
 from nhwc.training.optimizers import apply_settings
 from nhwc.training.precision import Precision
 from nhwc.training.preparation import Prepared
-from nhwc.training.progress import EpochNumbers, Place, plain
+from nhwc.training.progress import EpochNumbers, Place, plain, require_numbers
 from nhwc.training.randomness import random_state, seed_everything, set_random_state
 from nhwc.training.records import EvaluationRecord
 from nhwc.training.spelling import spelled
@@ -51,10 +51,15 @@ class Memory:
         self.checkpoints = None if self._settings.folder is None else Checkpoints(self._settings.folder)
 
     def save(self, place: Place, evaluation: EvaluationRecord | None, best_top1: float | None, *, best: bool) -> None:
-        """Write a checkpoint; all ranks call it. Raises CheckpointError on all of them where rank 0 cannot."""
+        """Write a checkpoint; all ranks call it. Raises CheckpointError on all of them where rank 0 cannot.
+
+        Raises TrainingError, also without a folder, where losses or weights are no numbers: the last step's weights are
+        in no loss yet.
+        """
+        self._numbers.require_finite(place, self.kept())
+        require_numbers(self._prepared.core, place, self.kept())
         if self.checkpoints is None:
             return
-        self._numbers.require_finite(place, self.kept())
         average = self._prepared.average
         state = {
             "settings": self._settings.as_plain(),
