@@ -72,7 +72,7 @@ def optimize(
             raise TargetError(f"--budget {budget:g} is no number of seconds above 0")
         smallest = share("--margin", margin)
         if save_plan is not None:
-            output.check_writable(save_plan)
+            output.check_writable(save_plan, "--save-plan")
         given = None if plan is None else load_plan(plan)
         asked = preparation.request(
             target,
