@@ -19,9 +19,9 @@ from typing import Any
 
 import torch
 import torchvision
+from paired import publish
 
 from nhwc.api import plan_formats
-from paired import publish
 
 _FIRST_S, _AGAIN_S = 60.0, 2.0
 

@@ -1,4 +1,4 @@
-"""Recorded steps that are kept: a second plan runs no model, and what could lead to other operators is recorded anew."""
+"""Recorded steps that are kept: a second plan runs no model, and what leads to other operators is recorded anew."""
 
 from __future__ import annotations
 

@@ -50,7 +50,7 @@ def test_the_least_of_the_timings_counts() -> None:
     ids=["long", "100 ms together", "the two least agree", "they never do"],
 )
 def test_short_calls_are_timed_until_the_least_is_known(times_ms: list[float], asked: int) -> None:
-    clock = MadeUp(iter(times_ms + [0.2]))
+    clock = MadeUp(iter([*times_ms, 0.2]))
     time_calls([call()], 3, 10.0, lambda *_: None, clock=lambda _: clock)
     assert clock.asked == asked
 

@@ -11,6 +11,7 @@ import torch
 from torch import nn
 
 from nhwc import kernels
+from nhwc.api.autocasting import autocast_dtype
 from nhwc.api.costing import Costs, kept
 from nhwc.api.kept_steps import KeptSteps, Recorded, step_key
 from nhwc.api.plans import FormatPlan
@@ -49,6 +50,8 @@ class _Step:
             inputs, kwargs = bring(tuple(self.inputs), memory_format), bring(dict(self.kwargs), memory_format)
             assert isinstance(inputs, tuple)
             assert isinstance(kwargs, dict)
+            # under the caller's autocast: casts of the weights as they lay in the other format
+            torch.clear_autocast_cache()
             return record_step(self.model, *inputs, kwargs=kwargs, options=self.options)
 
     def in_both(self, tell: Progress) -> Recorded:
@@ -97,9 +100,9 @@ def plan_formats(
 
     The model runs once in each format, and every distinct operator call of both is timed alone; what earlier plans on
     this machine have recorded and timed is known ($NHWC_CACHE, else the user's cache folder). The choice is exact for
-    those times. kwargs, train, loss, amp: as for ``nhwc.record``. repeats: timings of a call, 1 or more. budget_s:
-    seconds that the timings may take; what is left is estimated from its bytes and marked so. progress: told (stage,
-    done, total).
+    those times. kwargs, train, loss: as for ``nhwc.record``. amp: dtype of autocast; without one that of the autocast
+    around the call, if any. repeats: timings of a call, 1 or more. budget_s: seconds that the timings may take; what is
+    left is estimated from its bytes and marked so. progress: told (stage, done, total).
 
     The model, its inputs and random state are as before afterwards. Raises PlanError for what is no module or a
     number below its least, and ModelError where the model raises in contiguous format. A cache that cannot be used is
@@ -115,7 +118,13 @@ def plan_formats(
     if repeats < 1 or budget_s < 0:
         raise PlanError(f"repeats={repeats} and budget_s={budget_s:g}: give at least 1 timing and 0 seconds")
     options = Options(
-        train=train, loss=loss, amp=amp, inner=False, libraries=False, kernels_on=kernels.active, target=target
+        train=train,
+        loss=loss,
+        amp=autocast_dtype(amp, device_of(model, inputs)),
+        inner=False,
+        libraries=False,
+        kernels_on=kernels.active,
+        target=target,
     )
     step = _Step(model, inputs, dict(kwargs or {}), options)
     contiguous, channels_last = step.in_both(tell)
@@ -156,8 +165,12 @@ def check_plan(
     train: bool = False,
     amp: torch.dtype | None = None,
 ) -> None:
-    """Raise PlanError, with the reason, where ``plan`` was made for another model, call, device or torch."""
-    reason = why_stale(plan, **_Step(model, inputs, dict(kwargs or {}), Options(train=train, amp=amp)).subject())
+    """Raise PlanError, with the reason, where ``plan`` was made for another model, call, autocast, device or torch.
+
+    amp: as for ``plan_formats``.
+    """
+    options = Options(train=train, amp=autocast_dtype(amp, device_of(model, inputs)))
+    reason = why_stale(plan, **_Step(model, inputs, dict(kwargs or {}), options).subject())
     if reason is not None:
         raise PlanError(f"the plan for {plan.target} does not hold here: {reason}; make a new plan")
 
