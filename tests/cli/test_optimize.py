@@ -82,6 +82,26 @@ def test_a_plan_is_saved_edited_and_tried(folder: Path) -> None:
     assert "does not hold here: it was made for another module tree" in stale.err
 
 
+def test_an_audits_page_shows_a_plan_of_the_same_model_and_inputs(folder: Path) -> None:
+    assert run("models_to_optimize.py:net", "--save-plan", "plan.json", "--budget", "0.001").code == 0
+
+    def audited(*arguments: str) -> Ran:
+        command = ["audit", "models_to_optimize.py:net", "--repeats", "0", "--plan", "plan.json", *arguments]
+        result = CliRunner().invoke(app, command)
+        return Ran(result.exit_code, result.stdout, result.stderr)
+
+    assert audited("-o", "page.html").code == 0
+    assert "The plan, under the squares" in (folder / "page.html").read_text()
+    textual = audited()
+    assert (textual.code, textual.err) == (
+        2,
+        "nhwc: --plan shows the plan on the HTML page alone; add -o page.html\n",
+    )
+    stale = audited("-o", "page.html", "--train")
+    assert stale.code == 2
+    assert "does not hold here: it was made for inference, and this is training" in stale.err
+
+
 def test_plans_of_several_shapes_are_written_side_by_side_and_tried(folder: Path) -> None:
     asked = ["--batches", "1,2", "--shapes", "2x3x12x12", "--amp", "bf16", "--budget", "0.001"]
     first = run("models_to_optimize.py:net", *asked, "--save-plan", "plan.json")
