@@ -83,7 +83,9 @@ def told(report: dict[str, Any]) -> Row:
         "channels_last_ms": last["median_ms"],
         "chosen": report["chosen"] or "unchanged",
         "chosen_ms": back["median_ms"],
-        "ratio": [1.0, 1.0, 1.0] if back is plain else [back["ratio"][end] for end in ("estimate", "low", "high")],
+        "ratio": [1.0, 1.0, 1.0]
+        if back is plain
+        else [bounded(back["ratio"][end]) for end in ("estimate", "low", "high")],
         "candidates": {name: each["ratio"] and each["ratio"]["estimate"] for name, each in found.items()},
         "reason": report["reason"],
         "unstable": bool(report["benchmark"].get("unstable")),
@@ -101,10 +103,15 @@ def told(report: dict[str, Any]) -> Row:
     return row
 
 
+def bounded(value: Any) -> float | None:
+    """A number of a report; None for an end of an interval that too few rounds leave open."""
+    return value if isinstance(value, (int, float)) else None
+
+
 def claims(rows: list[Row]) -> dict[str, Any]:
     """What must hold over all rows that ran, and whether it does."""
     ran = [row for row in rows if "failure" not in row]
-    slower = [f"{row['model']} {row['mode']}" for row in ran if row["ratio"][2] < 1.0 - _IDENTICAL]
+    slower = [f"{row['model']} {row['mode']}" for row in ran if (row["ratio"][2] or math.inf) < 1.0 - _IDENTICAL]
     mean = math.exp(sum(math.log(row["ratio"][0]) for row in ran) / len(ran)) if ran else 1.0
     promised = [row for row in ran if "predicted" in row]
     near = sum(abs(row["predicted"] / row["measured"] - 1.0) <= _NEAR for row in promised)

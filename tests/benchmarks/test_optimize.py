@@ -39,6 +39,14 @@ def test_a_model_that_stays_as_it_is_is_contiguous() -> None:
     assert script.told(report("", plain="contiguous", channels_last=0.8))["ratio"] == [1.0, 1.0, 1.0]
 
 
+def test_an_interval_that_is_open_is_no_loss() -> None:
+    made = report("", contiguous=0.8)
+    made["candidates"][1]["ratio"]["high"] = {"float": "inf"}
+    row = {"model": "m", "mode": "inference", **script.told(made)}
+    assert row["ratio"][2] is None
+    assert next(iter(script.claims([row]).values())) == {"slower": [], "holds": True}
+
+
 def rows(*ratios: float, predicted: float = 1.0, measured: float = 1.0) -> list[dict[str, Any]]:
     return [
         {"model": f"m{place}", "mode": "inference", "ratio": [each, each, each], "predicted": predicted,
