@@ -47,6 +47,20 @@ class Candidate:
 
 
 @dataclass(frozen=True)
+class OtherShape:
+    """What was measured with arguments of shapes other than the example's.
+
+    shapes: of the tensors among them, in order. plain, candidates, benchmark, plan: as for the example.
+    """
+
+    shapes: tuple[tuple[int, ...], ...]
+    plain: str
+    candidates: tuple[Candidate, ...]
+    benchmark: Benchmark
+    plan: Plan | None = None
+
+
+@dataclass(frozen=True)
 class Optimization:
     """One model for inputs of certain shapes, arranged by measurement.
 
@@ -54,6 +68,7 @@ class Optimization:
     plain: the better of the plain formats. training: whether whole training steps were measured. confidence: of each
     ratio's interval. benchmark: all samples. verification: of what was verified, None where nothing had to be.
     plan: the plan of "planned", None where there was none. notes: sentences on what else a reader should know.
+    amp: the dtype of autocast that all of it ran under, "" for none. others: what was measured with other shapes.
     """
 
     target: str
@@ -69,6 +84,8 @@ class Optimization:
     plan: Plan | None = None
     seconds: float = 0.0
     notes: tuple[str, ...] = ()
+    amp: str = ""
+    others: tuple[OtherShape, ...] = ()
 
     def candidate(self, name: str) -> Candidate:
         """The candidate of that name; KeyError where there is none."""

@@ -131,6 +131,12 @@ class Plan:
         return any(placement.estimated for placement in self.placements)
 
 
+def are_mixed(plans: Iterable[Plan]) -> bool:
+    """Whether plans of one model, for several shapes of inputs, take more than one format between them."""
+    formats = {plan.format for plan in plans}
+    return None in formats or len(formats) > 1
+
+
 class Module(Protocol):
     """What is read of a module for the digest; torch.nn.Module has it."""
 

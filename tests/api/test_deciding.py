@@ -113,3 +113,31 @@ def test_more_candidates_widen_every_interval() -> None:
     assert narrow is not None
     assert wide is not None
     assert wide.low <= narrow.low
+
+
+def test_what_another_shape_makes_of_the_winner_counts() -> None:
+    here = measured(contiguous=10, channels_last=12, planned=5)
+    for there, reason in [
+        (measured(contiguous=20, channels_last=10, planned=10.1), ""),
+        (
+            measured(contiguous=20, channels_last=10, planned=13),
+            "faster, but with big ones it is slower than channels last",
+        ),
+        (
+            measured(contiguous=10, channels_last=10, failed={"planned": "no."}),
+            "faster, but with big ones it does not run: no",
+        ),
+        (
+            measured(contiguous=10, channels_last=10, planned=5, unstable=("the clock rose",)),
+            "faster, but the machine changed while big ones was measured",
+        ),
+    ]:
+        found = decide(
+            here,
+            {},
+            lambda name: VariantProof(name, name, Outcome.PASSED, ""),
+            current="contiguous",
+            others={"big ones": there},
+        )
+        assert found.candidates[-1].reason == reason
+        assert found.chosen == ("" if reason else "planned")

@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import copy
+import json
 import pickle
+import warnings
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -14,16 +17,19 @@ from optimization.made_up_plans import Branching, mixed, plan
 from torch import nn
 
 import nhwc
-from nhwc.api import optimizing, plans_tried
+from nhwc.api import plan_formats, plans_tried, proving
 from nhwc.api.benching import BenchReport
 from nhwc.errors import PlanError
 from nhwc.optimization import is_arranged, kernels_of
+from nhwc.optimization.boundaries import Enter
 from nhwc.optimization_report import Form
 from nhwc.plan import Plan
 from nhwc.proof import Outcome, VariantProof, Verification
 from nhwc.timing import Benchmark
 
 IMAGE = torch.randn(2, 3, 8, 8)
+#: Pictures of this width do not pass verification.
+WRONG = 13
 Seen = dict[str, Any]
 
 
@@ -38,31 +44,36 @@ def taking(monkeypatch: pytest.MonkeyPatch, few_threads: None) -> Callable[..., 
     def install(
         error: BaseException | None = None,
         outcome: Outcome = Outcome.PASSED,
-        plan: Callable[[nn.Module], Plan] | None = None,
+        plan: Callable[..., Plan] | None = None,
+        elsewhere: dict[str, float] | None = None,
         **times_ms: float,
     ) -> Seen:
-        seen: Seen = {}
+        seen: Seen = {"autocast": []}
 
         def plan_formats(model: nn.Module, *inputs: Any, **options: Any) -> Plan:
             if plan is None:
                 raise nhwc.RecordingError("nothing can be planned here")
             seen["planning"] = options
-            return plan(model)
+            return plan(model) if inputs[0].shape == IMAGE.shape else plan(model, shape=tuple(inputs[0].shape))
 
         def bench(model: nn.Module, *inputs: Any, **options: Any) -> BenchReport:
             seen.update(options, model=model)
+            seen["autocast"].append(torch.is_autocast_enabled("cpu") and torch.get_autocast_dtype("cpu"))
             if error is not None:
                 raise error
-            made = measured(**times_ms)
+            is_other = elsewhere is not None and inputs[0].shape != IMAGE.shape
+            made = measured(**{**times_ms, **(elsewhere or {})} if is_other else times_ms)
             return BenchReport(**{name: getattr(made, name) for name in Benchmark.__dataclass_fields__})
 
         def verify(model: nn.Module, *inputs: Any, variants: list[str], **options: Any) -> Verification:
             seen.setdefault("verified", []).extend(variants)
-            proofs = tuple(VariantProof(each, each, outcome, "said so") for each in variants)
+            seen.setdefault("verified with", []).append(tuple(inputs[0].shape))
+            found = Outcome.DIVERGED if inputs[0].shape[-1] == WRONG else outcome
+            proofs = tuple(VariantProof(each, each, found, "said so") for each in variants)
             return Verification("net", options["train"], 8.0, proofs, "cpu", "2.14", 1.0)
 
-        monkeypatch.setattr(optimizing, "bench", bench)
-        monkeypatch.setattr(optimizing, "verify", verify)
+        monkeypatch.setattr(proving, "bench", bench)
+        monkeypatch.setattr(proving, "verify", verify)
         monkeypatch.setattr(plans_tried, "plan_formats", plan_formats)
         return seen
 
@@ -246,6 +257,108 @@ def test_a_plan_is_verified_as_it_is_put_on(few_threads: None) -> None:
     with pytest.raises(nhwc.RegistryError, match="no plan is offered as"):
         nhwc.verify(model, IMAGE, variants=["planned"])
     assert not is_arranged(model)
+
+
+SMALL, ODD = torch.randn(2, 3, 6, 6), torch.randn(2, 3, 6, WRONG)
+
+
+def test_every_shape_has_its_plan_and_its_proof(taking: Callable[..., Seen]) -> None:
+    times = {"contiguous": 10.0, "channels_last": 9.0, "planned": 6.0}
+    seen = taking(plan=mixed, elsewhere={"planned": 4.5}, **times)
+    model = Branching().eval()
+    nhwc.optimize(model, IMAGE, shapes=[(SMALL,), (IMAGE,)], batches=[2, 4], candidates=["planned"])
+    report = nhwc.optimization_of(model)
+    assert [other.shapes for other in report.others] == [((2, 3, 6, 6),), ((4, 3, 8, 8),)]
+    assert [other.plan.inputs[0].shape for other in report.others if other.plan] == [(2, 3, 6, 6), (4, 3, 8, 8)]
+    assert [each.ratio.estimate for each in report.others[0].candidates if each.ratio] == pytest.approx([0.9, 2.0])
+    assert report.chosen == "planned"
+    assert seen["verified with"] == [(2, 3, 8, 8), (2, 3, 6, 6), (4, 3, 8, 8)]
+    (enter,) = (hook for hook in model._forward_pre_hooks.values() if isinstance(hook, Enter))
+    assert enter.route.plans == {((2, 3, 8, 8),): 0, ((2, 3, 6, 6),): 1, ((4, 3, 8, 8),): 2}
+    told = " ".join(str(report).split())
+    assert "4x3x8x8: planned is 2.00 times as fast as channels_last" in told
+    assert "predicted 1.25" in told
+    assert nhwc.load_optimization(json.loads(report.render("json"))) == report
+
+
+@pytest.mark.parametrize(
+    ("elsewhere", "shapes", "words"),
+    [
+        ({"channels_last__kernels": 20.0}, SMALL, "faster, but with inputs of 2x3x6x6 it is slower than contiguous"),
+        ({}, ODD, f"faster, but its results are not proved right: {Outcome.DIVERGED.value}, said so"),
+    ],
+    ids=["slower", "wrong"],
+)
+def test_what_another_shape_suffers_from_is_not_chosen(
+    taking: Callable[..., Seen], elsewhere: dict[str, float], shapes: torch.Tensor, words: str
+) -> None:
+    taking(elsewhere=elsewhere, contiguous=10, channels_last=10, channels_last__kernels=5)
+    model = nhwc.optimize(net(), IMAGE, shapes=[(shapes,)], candidates=["channels_last+kernels"])
+    report = nhwc.optimization_of(model)
+    assert (report.chosen, report.candidate("channels_last+kernels").reason) == ("", words)
+
+
+def test_a_plain_format_that_another_shape_suffers_from_is_not_chosen(taking: Callable[..., Seen]) -> None:
+    taking(elsewhere={"channels_last": 20.0}, contiguous=10, channels_last=5)
+    model = nhwc.optimize(net(), IMAGE, shapes=[(SMALL,)], candidates=[])
+    report = nhwc.optimization_of(model)
+    assert report.form is Form.UNCHANGED
+    assert report.reason == "channels last is faster, but with inputs of 2x3x6x6 it is slower than contiguous"
+
+
+def test_the_engine_is_built_for_all_shapes(taking: Callable[..., Seen]) -> None:
+    taking(contiguous=10, channels_last=8, engine=3)
+    found = nhwc.optimize(net(), IMAGE, shapes=[(SMALL,)], candidates=["engine"])
+    with warnings.catch_warnings():  # it warns of shapes that it was not built for
+        warnings.simplefilter("error")
+        assert found(SMALL).shape == (2, 8, 4, 4)
+
+
+def test_plans_of_one_format_each_are_tried_where_they_differ(taking: Callable[..., Seen]) -> None:
+    def plan_of(model: nn.Module, shape: tuple[int, ...] = (2, 3, 8, 8)) -> Plan:
+        memory_format = "contiguous" if shape[-1] == 8 else "channels_last"
+        return plan(model, {"0": memory_format}, [], shape=shape)
+
+    times = dict.fromkeys(("contiguous", "channels_last", "planned", "channels_last__kernels", "engine"), 10.0)
+    seen = taking(plan=plan_of, **times)
+    nhwc.optimize(net(), IMAGE, shapes=[(SMALL,)])
+    assert "planned" in seen["variants"]
+
+
+@pytest.mark.parametrize("is_around", [False, True])
+def test_autocast_is_around_all_of_it(taking: Callable[..., Seen], is_around: bool) -> None:
+    seen = taking(contiguous=10, channels_last=8, channels_last__kernels=5)
+    model = net()
+    if is_around:
+        with torch.autocast("cpu", torch.bfloat16):
+            nhwc.optimize(model, IMAGE)
+            assert torch.is_autocast_cache_enabled()
+    else:
+        nhwc.optimize(model, IMAGE, amp=torch.bfloat16)
+    assert seen["autocast"] == [torch.bfloat16]
+    assert not torch.is_autocast_enabled("cpu")
+    report = nhwc.optimization_of(model)
+    assert report.amp == "bfloat16"
+    assert "under autocast bfloat16" in " ".join(str(report).split())
+    assert any(note.startswith("engine was not tried: the engine runs without autocast") for note in report.notes)
+
+
+def test_a_plan_of_another_autocast_is_refused() -> None:
+    model = Branching().eval()
+    made = replace(plan_formats(model, IMAGE, budget_s=0), amp="bfloat16")
+    with pytest.raises(PlanError, match="it was made with autocast bfloat16, and this is with off"):
+        nhwc.optimize(model, IMAGE, plan=made)
+    with pytest.raises(PlanError, match="it was made with autocast bfloat16, and this is with float16"):
+        nhwc.optimize(model, IMAGE, plan=made, amp=torch.float16)
+
+
+def test_what_is_no_shape_and_no_autocast() -> None:
+    with pytest.raises(nhwc.ModelError, match="a tuple of arguments for each shape, got a Tensor"):
+        nhwc.optimize(net(), IMAGE, shapes=[IMAGE])
+    with pytest.raises(nhwc.ModelError, match="batches=0: give sizes from 1"):
+        nhwc.optimize(net(), IMAGE, batches=[0])
+    with pytest.raises(nhwc.ModelError, match=r"amp=torch.float64 is no dtype of autocast"):
+        nhwc.optimize(net(), IMAGE, amp=torch.float64)
 
 
 def test_what_is_no_model() -> None:

@@ -152,6 +152,20 @@ def test_volumes_are_planned_too() -> None:
     assert {placement.format for placement in plan.placements} <= set(FORMATS)
 
 
+def test_the_autocast_around_a_plan_is_planned_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also with weights that it has cast before, which no step casts again within it."""
+    prefer(monkeypatch, lambda _: 1.0)
+    net, x = model(), image()
+    asked_for = plan_formats(net, x, amp=torch.bfloat16)
+    with torch.autocast("cpu", torch.bfloat16):
+        net(x)
+        found = plan_formats(net, x)
+        check_plan(asked_for, net, x)
+    assert found == asked_for
+    assert found.amp == "bfloat16"
+    assert found.predicted != plan_formats(net, x).predicted
+
+
 def test_plans_are_saved_and_loaded_and_a_stale_one_is_refused(tmp_path: Path) -> None:
     net, x = model(), image()
     plan = plan_formats(net, x, budget_s=0, target="small")

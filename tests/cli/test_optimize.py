@@ -15,7 +15,7 @@ from cli.conftest import Ran
 from typer.testing import CliRunner
 
 import nhwc
-from nhwc.api import optimizing
+from nhwc.api import load_plan, proving
 from nhwc.api.benching import BenchReport
 from nhwc.cli.main import app
 from nhwc.timing import Benchmark
@@ -41,7 +41,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, few_threads: None) -
         made = measured(**{name.replace("+", "__"): times[name] for name in options["variants"]})
         return BenchReport(**{name: getattr(made, name) for name in Benchmark.__dataclass_fields__})
 
-    monkeypatch.setattr(optimizing, "bench", bench)
+    monkeypatch.setattr(proving, "bench", bench)
     yield tmp_path
     sys.modules.pop("models_to_optimize", None)
 
@@ -82,6 +82,45 @@ def test_a_plan_is_saved_edited_and_tried(folder: Path) -> None:
     assert "does not hold here: it was made for another module tree" in stale.err
 
 
+def test_an_audits_page_shows_a_plan_of_the_same_model_and_inputs(folder: Path) -> None:
+    assert run("models_to_optimize.py:net", "--save-plan", "plan.json", "--budget", "0.001").code == 0
+
+    def audited(*arguments: str) -> Ran:
+        command = ["audit", "models_to_optimize.py:net", "--repeats", "0", "--plan", "plan.json", *arguments]
+        result = CliRunner().invoke(app, command)
+        return Ran(result.exit_code, result.stdout, result.stderr)
+
+    assert audited("-o", "page.html").code == 0
+    assert "The plan, under the squares" in (folder / "page.html").read_text()
+    textual = audited()
+    assert (textual.code, textual.err) == (
+        2,
+        "nhwc: --plan shows the plan on the HTML page alone; add -o page.html\n",
+    )
+    stale = audited("-o", "page.html", "--train")
+    assert stale.code == 2
+    assert "does not hold here: it was made for inference, and this is training" in stale.err
+
+
+def test_plans_of_several_shapes_are_written_side_by_side_and_tried(folder: Path) -> None:
+    asked = ["--batches", "1,2", "--shapes", "2x3x12x12", "--amp", "bf16", "--budget", "0.001"]
+    first = run("models_to_optimize.py:net", *asked, "--save-plan", "plan.json")
+    assert (first.code, first.err) == (0, "".join(f"nhwc: wrote plan{end}.json\n" for end in ("", "-2", "-3")))
+    shown = " ".join(first.out.split())
+    assert "forward passes of no tensor under autocast bfloat16" in shown
+    assert "1x3x8x8: channels_last+kernels is 1.60 times as fast as channels_last" in shown
+    assert "2x3x12x12: channels_last+kernels is 1.60 times as fast as channels_last" in shown
+    plans = [load_plan(folder / f"plan{end}.json") for end in ("", "-2", "-3")]
+    assert [plan.inputs[0].shape for plan in plans] == [(2, 3, 8, 8), (2, 3, 12, 12), (1, 3, 8, 8)]
+    given = ["--plan", "plan.json", "--plan", "plan-2.json", "--candidates", "planned"]
+    second = run("models_to_optimize.py:net", *asked, *given)
+    assert second.code == 0, second.err
+    assert "planned: slower than the better plain format." in " ".join(second.out.split())
+    stale = run("models_to_optimize.py:net", *given)
+    assert stale.code == 2
+    assert "it was made with autocast bfloat16, and this is with off" in stale.err
+
+
 def test_json_and_training(folder: Path) -> None:
     ran = run("models_to_optimize.py:net", "--train", "--format", "json", "--candidates", "channels_last+kernels")
     document = json.loads(ran.out)
@@ -97,6 +136,9 @@ def test_json_and_training(folder: Path) -> None:
         (["--budget", "0"], "--budget 0 is no number"),
         (["--margin", "x"], "--margin 'x' is no share"),
         (["-o", "found.html"], "its ending names no format"),
+        (["--batches", "0"], "--batches '0' are no batch sizes; write 1,8"),
+        (["--shapes", "2x3xx"], "--shapes '2x3xx' is no shape"),
+        (["--amp", "fp8"], "--amp 'fp8' is unknown; use bf16 or fp16"),
     ],
 )
 def test_what_makes_no_sense_is_told_in_one_sentence(folder: Path, arguments: list[str], words: str) -> None:

@@ -39,11 +39,26 @@ def test_the_least_of_the_timings_counts() -> None:
     assert found == [30.0]
 
 
-@pytest.mark.parametrize(("ms", "asked"), [(1000.0, 3), (30.0, 4), (0.01, 12)])
-def test_short_calls_are_timed_more_often(ms: float, asked: int) -> None:
-    clock = MadeUp(itertools.repeat(ms))
+@pytest.mark.parametrize(
+    ("times_ms", "asked"),
+    [
+        ([1000.0, 500.0, 700.0], 3),
+        ([30.0, 40.0, 20.0, 25.0], 4),
+        ([0.5, 0.4, 0.3, 0.2, 0.203], 5),
+        ([0.5 * 0.9**place for place in range(12)], 12),
+    ],
+    ids=["long", "100 ms together", "the two least agree", "they never do"],
+)
+def test_short_calls_are_timed_until_the_least_is_known(times_ms: list[float], asked: int) -> None:
+    clock = MadeUp(iter([*times_ms, 0.2]))
     time_calls([call()], 3, 10.0, lambda *_: None, clock=lambda _: clock)
     assert clock.asked == asked
+
+
+def test_one_timing_agrees_with_nothing() -> None:
+    clock = MadeUp(iter([0.2, 0.2, 0.1]))
+    time_calls([call()], 1, 10.0, lambda *_: None, clock=lambda _: clock)
+    assert clock.asked == 2
 
 
 def test_the_budget_ends_the_measuring() -> None:

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import pytest
 import torch
+from optimization.made_up_plans import plan
 from torch import nn
 
 import nhwc
-from nhwc.optimization import applying, arrange, arrangement_of, kernels_of, rearranged
+from nhwc.optimization import applying, arrange, arrangement_of, is_arranged, kernels_of, rearranged, take_off
+from nhwc.plan import Plan
 
 IMAGE = torch.randn(2, 3, 8, 8)
 
@@ -45,6 +47,48 @@ def test_training_goes_on_with_its_optimizer() -> None:
     assert gradient.stride() == models[1][0].weight.stride()
     for one, other in zip(models[0].parameters(), models[1].parameters(), strict=True):
         assert torch.allclose(one, other, atol=1e-4)
+
+
+def test_the_optimizers_state_follows_there_and_back() -> None:
+    for arrangement in (arrangement_of("channels_last"), arrangement_of("planned", [in_one(net())])):
+        model = net()
+        optimizer = torch.optim.SGD(model.parameters(), lr=0.1, momentum=0.9)
+        model(IMAGE).sum().backward()
+        optimizer.step()
+        weight = model[0].weight
+        before = weight.stride()
+        arrange(model, arrangement, [optimizer])
+        assert optimizer.state[weight]["momentum_buffer"].stride() == weight.stride() != before
+        assert take_off(model, optimizer=optimizer)
+        assert optimizer.state[weight]["momentum_buffer"].stride() == weight.stride() == before
+
+
+def in_one(model: nn.Module) -> Plan:
+    return plan(model, {"0": "channels_last"}, [])
+
+
+def test_a_format_is_for_weights_and_inputs() -> None:
+    seen = []
+    for name in ("contiguous", "channels_last"):
+        model = net().to(memory_format=torch.channels_last)  # type: ignore[call-overload]
+        arrange(model, arrangement_of(name))
+        model[0].register_forward_pre_hook(lambda _module, args: seen.append(str(nhwc.layout_of(args[0]).kind)))
+        model(IMAGE.to(memory_format=torch.channels_last) if name == "contiguous" else IMAGE)
+        assert str(nhwc.layout_of(model[0].weight).kind) == name
+    assert seen == ["contiguous", "channels_last"]
+
+
+def test_what_is_on_a_model_is_known_and_taken_off() -> None:
+    model = net()
+    assert not is_arranged(model)
+    assert not take_off(model)
+    arrange(model, arrangement_of("channels_last"))
+    assert not is_arranged(model)
+    assert take_off(model)
+    arrange(model, arrangement_of("channels_last+kernels:softmax"))
+    assert is_arranged(model)
+    assert take_off(model)
+    assert not is_arranged(model)
 
 
 @pytest.mark.parametrize("error", [ValueError, KeyboardInterrupt])

@@ -105,6 +105,55 @@ def test_the_operators_of_a_module_with_children_take_tensors_as_they_come() -> 
     }
 
 
+def test_what_a_module_writes_to_is_moved_for_all_its_readers() -> None:
+    """A conversion before relu alone would cost 1: it would write to a copy that b does not see."""
+    steps = Steps().call("a", (1,), 2).call("b", (2,), 3).call("relu", (2,), 2, mutates=(0,))
+    found = solved(steps, {"a": (0.0, 9.0), "b": (0.0, 9.0), "relu": (9.0, 0.0)})
+    assert [(move.where, move.module, move.format, move.ms) for move in found.moves] == [
+        ("after", "a", "channels_last", 1.0),
+        ("before", "b", "contiguous", 1.0),
+    ]
+    assert found.predicted.planned == 2.0
+
+
+def test_what_a_module_with_children_reads_is_moved_for_all_its_readers() -> None:
+    """A conversion before the block's own operator would cost 1, but no hook stands there."""
+    steps = Steps().call("block.a", (1,), 2).call("block.b", (2,), 3).call("block", (2,), 4)
+    found = solved(steps, {"block.a": (0.0, 9.0), "block.b": (0.0, 9.0), "block": (9.0, 0.0)})
+    assert [(move.where, move.module, move.format, move.ms) for move in found.moves] == [
+        ("after", "block.a", "channels_last", 1.0),
+        ("before", "block.b", "contiguous", 1.0),
+    ]
+    assert found.predicted.planned == 2.0
+
+
+def test_nothing_is_moved_between_the_operators_of_modules_with_children() -> None:
+    steps = Steps().call("net.block.a", (1,), 2).call("net.block", (2,), 3).call("net", (3,), 4)
+    found = solved(steps, {"net.block.a": (0.0, 0.0), "net.block": (0.0, 9.0), "net": (9.0, 0.0)})
+    assert found.predicted.planned == 9.0
+    assert found.moves == ()
+
+
+def converted(steps: Steps, costs: dict[str, tuple[float, float]]) -> Solution:
+    """Solved with conversions of the input at (7, 8), and of all other tensors at (50, 2)."""
+    found, values = both(steps, 1)
+    conversions = [Cost((7.0, 8.0) if value.producer is None else (50.0, 2.0)) for value in values]
+    return plan_for(found, values, {path: Cost(ms) for path, ms in costs.items()}, conversions, [0] * len(values))
+
+
+def test_a_conversion_before_a_module_costs_what_that_of_its_tensor_does() -> None:
+    steps = Steps().call("a", (1,), 2).call("b", (2,), 3).call("c", (2,), 4)
+    found = converted(steps, {"a": (0.0, 99.0), "b": (0.0, 99.0), "c": (99.0, 0.0)})
+    assert [(move.where, move.module, move.ms) for move in found.moves] == [("before", "c", 2.0)]
+    assert found.predicted.planned == 2.0
+
+
+def test_a_conversion_behind_a_module_costs_what_that_of_its_tensor_does() -> None:
+    found = converted(Steps().call("net.a", (1,), 2).call("net", (2,), 3), {"net.a": (0.0, 99.0), "net": (99.0, 0.0)})
+    assert [(move.where, move.module, move.ms) for move in found.moves] == [("after", "net.a", 2.0)]
+    assert found.predicted.planned == 2.0
+
+
 def test_modules_without_a_format_are_not_placed() -> None:
     def trace(name: str) -> Trace:
         steps = Steps(name).call("a", (1,), 2, answers="contiguous")

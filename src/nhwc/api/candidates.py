@@ -12,7 +12,7 @@ from nhwc.errors import RegistryError, VariantError
 from nhwc.optimization import Arrangement, arrangement_of
 from nhwc.optimization.arrangement import ENGINE, PLANNED
 from nhwc.optimization_report import PLAIN, Form
-from nhwc.plan import Plan
+from nhwc.plan import Plan, are_mixed
 from nhwc.variants import parse
 from nhwc.variants.planned import offered
 
@@ -50,28 +50,44 @@ class Offer:
 
 
 def offers(
-    asked: Sequence[str] | None, device: torch.device, *, train: bool, plans: Sequence[Plan], training: bool
+    asked: Sequence[str] | None,
+    device: torch.device,
+    *,
+    train: bool,
+    plans: Sequence[Plan],
+    training: bool,
+    amp: torch.dtype | None = None,
 ) -> tuple[dict[str, Offer], tuple[str, ...]]:
     """Both plain formats and what was asked for, or all that there is, by name; sentences on what was left out.
 
-    training: the mode that the model is in. Raises RegistryError and VariantError for what was asked for and is not.
+    training: the mode that the model is in. amp: the dtype of the autocast around it all.
+
+    Raises RegistryError and VariantError for what was asked for and is not.
     """
     notes: list[str] = []
     if asked is None:
-        specs = [*PLAIN, *_usual(device, train=train, plans=plans, training=training, notes=notes)]
+        specs = [*PLAIN, *_usual(device, train=train, plans=plans, training=training, amp=amp, notes=notes)]
     else:
         named = [asked] if isinstance(asked, str) else list(asked)
         specs = list(dict.fromkeys([*PLAIN, *(each.strip() for each in named)]))
         for spec in specs:
-            _check(spec, device, train=train, plans=plans, training=training)
+            _check(spec, device, train=train, plans=plans, training=training, amp=amp)
     return {spec: Offer(spec, spec, arrangement_of(spec, plans)) for spec in specs}, tuple(notes)
 
 
-def _usual(device: torch.device, *, train: bool, plans: Sequence[Plan], training: bool, notes: list[str]) -> list[str]:
-    found = [PLANNED] if any(plan.format is None for plan in plans) else []
+def _usual(
+    device: torch.device,
+    *,
+    train: bool,
+    plans: Sequence[Plan],
+    training: bool,
+    amp: torch.dtype | None,
+    notes: list[str],
+) -> list[str]:
+    found = [PLANNED] if are_mixed(plans) else []
     for spec in (KERNELS, *([] if train else [ENGINE])):
         try:
-            _check(spec, device, train=train, plans=plans, training=training)
+            _check(spec, device, train=train, plans=plans, training=training, amp=amp)
         except VariantError as error:
             notes.append(f"{spec} was not tried: {error}")
         else:
@@ -79,7 +95,15 @@ def _usual(device: torch.device, *, train: bool, plans: Sequence[Plan], training
     return found
 
 
-def _check(spec: str, device: torch.device, *, train: bool, plans: Sequence[Plan], training: bool) -> None:
+def _check(
+    spec: str,
+    device: torch.device,
+    *,
+    train: bool,
+    plans: Sequence[Plan],
+    training: bool,
+    amp: torch.dtype | None,
+) -> None:
     first = spec.split("+", maxsplit=1)[0]
     if first == PLANNED and not plans:
         raise RegistryError(f"candidate {spec!r} needs a plan: pass plan=, or leave it out")
@@ -95,3 +119,5 @@ def _check(spec: str, device: torch.device, *, train: bool, plans: Sequence[Plan
         raise VariantError("the engine runs models in evaluation mode; leave it out of an optimization of training")
     if arrangement.is_engine and training:
         raise VariantError("the engine takes models in evaluation mode: call model.eval() first")
+    if arrangement.is_engine and amp is not None:
+        raise VariantError("the engine runs without autocast; leave it out of an optimization under autocast")

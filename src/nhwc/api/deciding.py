@@ -26,22 +26,33 @@ class Decision:
     confidence: float
 
 
-def decide(benchmark: Benchmark, predicted: Mapping[str, float], verify: Verify, *, current: str) -> Decision:
+def decide(
+    benchmark: Benchmark,
+    predicted: Mapping[str, float],
+    verify: Verify,
+    *,
+    current: str,
+    others: Mapping[str, Benchmark] | None = None,
+) -> Decision:
     """Choose among the variants of ``benchmark``, which has both plain formats in it.
 
     predicted: candidate → how many times faster than the better plain format a plan promised. verify: asked only for
-    what would be chosen, fastest first. current: the plain format that the model is in, "" for neither.
+    what would be chosen, fastest first. current: the plain format that the model is in, "" for neither. others: the
+    same variants with arguments of other shapes, by a name for these: what is proved slower there is not chosen.
     """
-    plain, between = _better_plain(benchmark)
-    others = [each for each in benchmark.variants if each.name not in PLAIN]
-    # the fastest of several is fast by luck, too: the more there are, the wider every interval
-    confidence = 1.0 - (1.0 - benchmark.confidence) / max(len(others), 1)
-    found = {each.name: each for each in _compared(benchmark, plain, confidence, predicted)}
+    elsewhere = others or {}
+    plain, between = better_plain(benchmark)
+    confidence = confidence_of_each(benchmark)
+    found = {each.name: each for each in compared(benchmark, plain, predicted)}
     able = sorted(
         (each for each in found.values() if each.name not in PLAIN and each.verdict is Verdict.FASTER),
         key=lambda each: -(each.ratio.estimate if each.ratio else 0.0),
     )
     for each in able:
+        worse = _worse_elsewhere(each.name, elsewhere)
+        if worse:
+            found[each.name] = replace(each, reason=f"faster, but {worse}")
+            continue
         proof = verify(each.name)
         if proof.outcome is Outcome.PASSED:
             found[each.name] = replace(each, outcome=proof.outcome, reason="")
@@ -49,7 +60,12 @@ def decide(benchmark: Benchmark, predicted: Mapping[str, float], verify: Verify,
             return Decision(each.name, reason, plain, _not_chosen(found, each.name), confidence)
         found[each.name] = replace(each, outcome=proof.outcome, reason=f"faster, but {_why(proof)}")
     chosen, reason = _plain_chosen(benchmark, plain, between, current)
-    if chosen == PLAIN[1]:
+    worse = _worse_elsewhere(chosen, elsewhere) if chosen else ""
+    if worse:
+        reason = f"{chosen.replace('_', ' ')} is faster, but {worse}"
+        found[chosen] = replace(found[chosen], reason=reason)
+        chosen = ""
+    elif chosen == PLAIN[1]:
         proof = verify(chosen)
         found[chosen] = replace(found[chosen], outcome=proof.outcome)
         if proof.outcome is not Outcome.PASSED:
@@ -58,7 +74,7 @@ def decide(benchmark: Benchmark, predicted: Mapping[str, float], verify: Verify,
     return Decision(chosen, reason, plain, _not_chosen(found, chosen), confidence)
 
 
-def _better_plain(benchmark: Benchmark) -> tuple[str, Verdict]:
+def better_plain(benchmark: Benchmark) -> tuple[str, Verdict]:
     """The plain format with the higher estimate, and the verdict on channels last against contiguous."""
     contiguous, last = (benchmark.variant(name) for name in PLAIN)
     if not last.samples_ms or not contiguous.samples_ms:
@@ -68,7 +84,18 @@ def _better_plain(benchmark: Benchmark) -> tuple[str, Verdict]:
     return PLAIN[ratio.estimate > 1.0], verdict
 
 
-def _compared(benchmark: Benchmark, plain: str, confidence: float, predicted: Mapping[str, float]) -> list[Candidate]:
+def confidence_of_each(benchmark: Benchmark) -> float:
+    """Of every interval: the fastest of several is fast by luck, too, so the more there are, the wider each is."""
+    others = [each for each in benchmark.variants if each.name not in PLAIN]
+    return 1.0 - (1.0 - benchmark.confidence) / max(len(others), 1)
+
+
+def compared(benchmark: Benchmark, plain: str, predicted: Mapping[str, float]) -> list[Candidate]:
+    """Every variant against the better plain format, in the order of the measurement; none has a reason but a failure.
+
+    predicted: as for ``decide``.
+    """
+    confidence = confidence_of_each(benchmark)
     base = benchmark.variant(plain)
     made = []
     for each in benchmark.variants:
@@ -95,6 +122,21 @@ def _plain_chosen(benchmark: Benchmark, plain: str, between: Verdict, current: s
     if plain == current:
         return "", f"{none}, which it is in already"
     return plain, f"{none}, which is proved faster than the other"
+
+
+def _worse_elsewhere(name: str, others: Mapping[str, Benchmark]) -> str:
+    """Why a candidate would harm calls of other shapes, of the first such; empty where none is proved to suffer."""
+    for shapes, benchmark in others.items():
+        each = benchmark.variant(name)
+        if not each.samples_ms:
+            return f"with {shapes} it does not run: {each.failure.rstrip('.') or 'it was not measured'}"
+        if benchmark.unstable:
+            return f"the machine changed while {shapes} was measured"
+        plain, _ = better_plain(benchmark)
+        found = next(one for one in compared(benchmark, plain, {}) if one.name == name)
+        if found.verdict is Verdict.SLOWER:
+            return f"with {shapes} it is slower than {plain.replace('_', ' ')}"
+    return ""
 
 
 def _not_chosen(found: Mapping[str, Candidate], chosen: str) -> tuple[Candidate, ...]:

@@ -4,48 +4,32 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import ExitStack
-from dataclasses import dataclass, fields, replace
+from dataclasses import fields, replace
 from typing import Any
 
 import torch
 from torch import nn
 from torch.optim import Optimizer
 
-from nhwc.api.benching import BenchReport, bench
+from nhwc.api.autocasting import autocast_dtype, under_autocast
 from nhwc.api.candidates import Offer, offers
-from nhwc.api.deciding import Decision, decide
+from nhwc.api.deciding import Decision, better_plain, compared, decide
+from nhwc.api.other_shapes import Example, other_examples
 from nhwc.api.plans_tried import plans_for
+from nhwc.api.proving import Asked, arranged, measured, together, verified_with
 from nhwc.api.remembering import OptimizeReport, remember
 from nhwc.api.serving import engine
-from nhwc.api.verifying import VerifyReport, verify
+from nhwc.api.verifying import VerifyReport
 from nhwc.conversion.plan import plan_conversion
 from nhwc.conversion.targets import convertible
-from nhwc.errors import ConversionError, ModelError, NhwcError
-from nhwc.optimization import arrange, is_arranged, rearranged
-from nhwc.optimization_report import PLAIN, Candidate, Form
+from nhwc.errors import ConversionError, ModelError
+from nhwc.optimization import arrange, is_arranged
+from nhwc.optimization_report import PLAIN, Form, OtherShape
 from nhwc.plan import Plan
 from nhwc.progress import Progress, quiet
-from nhwc.proof import VariantProof, Verification
+from nhwc.proof import Outcome, VariantProof
 from nhwc.recorder import device_of
 from nhwc.timing import Benchmark
-from nhwc.variants.steps import Loss
-
-
-@dataclass(frozen=True)
-class _Asked:
-    """What every candidate is tried with."""
-
-    model: nn.Module
-    inputs: tuple[Any, ...]
-    keywords: Mapping[str, Any]
-    train: bool
-    loss: Loss | None
-    budget_s: float
-    margin: float
-    seed: int
-    target: str
-    tell: Progress
 
 
 def optimize(
@@ -55,6 +39,9 @@ def optimize(
     train: bool = False,
     candidates: Sequence[str] | None = None,
     plan: Plan | Sequence[Plan] | None = None,
+    shapes: Sequence[Sequence[Any]] = (),
+    batches: Sequence[int] = (),
+    amp: torch.dtype | None = None,
     optimizer: Optimizer | Sequence[Optimizer] | None = None,
     loss: Callable[[Any], torch.Tensor] | None = None,
     budget_s: float = 60.0,
@@ -76,10 +63,14 @@ def optimize(
     candidates: specs besides both plain formats ("channels_last+kernels", "engine", "channels_last+compile"); by
         default all that the device has, without torch.compile.
     plan: what the candidate "planned" stands for, or several for several shapes of inputs, the first for all other
-        shapes; without one, a plan is made.
+        shapes; without one, a plan is made for the example and for each of ``shapes`` and ``batches``.
+    shapes: further example arguments, a tuple for each; batches: batch sizes besides the example's. What is chosen for
+        the example is verified with each of them, and proved slower with none.
+    amp: dtype of autocast that the model is called under; without one that of the autocast around this call, if any.
     optimizer: those that hold the model's parameters and have state: it follows the weights.
     loss: for training, model output → scalar; without one backward starts from a gradient of ones.
-    budget_s: seconds of rounds, and of timing operators for a plan, at most. margin, seed: as for ``bench``.
+    budget_s: seconds of rounds, and of timing operators for a plan, at most; for each shape.
+    margin, seed: as for ``bench``.
     progress: called with (stage, done, total).
 
     Raises ModelError where the model raises in contiguous format, ConversionError where it cannot be converted,
@@ -98,124 +89,102 @@ def optimize(
     began = time.monotonic()
     given = () if optimizer is None else (optimizer,) if isinstance(optimizer, Optimizer) else tuple(optimizer)
     tell, title = progress or quiet, target or type(model).__name__
-    asked = _Asked(model, inputs, dict(kwargs or {}), train, loss, budget_s, margin, seed, title, tell)
+    device = device_of(model, inputs)
+    dtype, example = autocast_dtype(amp, device), Example(inputs, dict(kwargs or {}))
+    others = other_examples(example, shapes, batches)
+    asked = Asked(model, example, others, train, loss, budget_s, margin, seed, title, tell, dtype)
     if is_arranged(model):
         raise ModelError(
             f"this {type(model).__name__} has kernels or conversions of an earlier optimization; call "
             "nhwc.restore(model) first"
         )
+    plans = () if plan is None else (plan,) if isinstance(plan, Plan) else tuple(plan)
+    with under_autocast(dtype, device):
+        offered, decision, report = _found(asked, plans, candidates, device)
+    report = replace(report, seconds=time.monotonic() - began)
+    return _applied(asked, offered.get(decision.chosen), decision, report, given)
+
+
+def _found(
+    asked: Asked, given: Sequence[Plan], candidates: Sequence[str] | None, device: torch.device
+) -> tuple[dict[str, Offer], Decision, OptimizeReport]:
+    """What there is, what to choose of it, and the report."""
     plans, notes = plans_for(
-        model,
-        inputs,
-        asked.keywords,
-        given=() if plan is None else (plan,) if isinstance(plan, Plan) else tuple(plan),
+        asked.model,
+        asked.example,
+        asked.others,
+        given=given,
         candidates=candidates,
-        train=train,
-        loss=loss,
-        budget_s=budget_s,
-        target=title,
-        tell=tell,
+        train=asked.train,
+        loss=asked.loss,
+        budget_s=asked.budget_s,
+        target=asked.target,
+        tell=asked.tell,
     )
-    device = device_of(model, inputs)
-    offered, left_out = offers(candidates, device, train=train, plans=plans, training=model.training)
-    benchmark, refused = _measured(asked, offered)
+    training = asked.model.training
+    offered, left_out = offers(candidates, device, train=asked.train, plans=plans, training=training, amp=asked.amp)
+    variants, refused = arranged(asked, offered)
+    benchmark, *elsewhere = [measured(asked, each, offered, variants) for each in asked.examples]
     verified: list[VerifyReport] = []
 
     def verify_one(name: str) -> VariantProof:
-        verified.append(_verified(asked, offered[name]))
-        return verified[-1].variants[0]
+        for each in asked.examples:
+            verified.append(verified_with(asked, each, offered[name]))
+            proof = verified[-1].variants[0]
+            if proof.outcome is not Outcome.PASSED:
+                break
+        return proof
 
-    # the data alone, as it comes back from a file
-    planned = Plan(**{each.name: getattr(plans[0], each.name) for each in fields(Plan)}) if plans else None
-    gains = (
-        {} if planned is None else {each.name: planned.predicted.gain for each in offered.values() if each.is_planned}
-    )
-    decision = decide(benchmark, gains, verify_one, current=_current(model))
+    planned = [_data(each) for each in plans]
+    names = {_shapes_text(each): found for each, found in zip(asked.others, elsewhere, strict=True)}
+    gains = _gains(offered, planned[0]) if planned else {}
+    decision = decide(benchmark, gains, verify_one, current=_current(asked.model), others=names)
     chosen = offered.get(decision.chosen)
     report = OptimizeReport(
-        target=title,
-        training=train,
+        target=asked.target,
+        training=asked.train,
         chosen=decision.chosen,
         form=Form.UNCHANGED if chosen is None else chosen.form,
         reason=decision.reason,
         plain=decision.plain,
         candidates=(*decision.candidates, *refused),
         confidence=decision.confidence,
-        benchmark=Benchmark(**{name: getattr(benchmark, name) for name in Benchmark.__dataclass_fields__}),
-        verification=_together(verified),
-        plan=planned,
-        seconds=time.monotonic() - began,
+        benchmark=benchmark,
+        verification=together(verified),
+        plan=planned[0] if planned else None,
         notes=(*notes, *left_out, *benchmark.unstable),
+        amp=str(asked.amp or "").removeprefix("torch."),
+        others=tuple(
+            _other(each, found, offered, planned) for each, found in zip(asked.others, elsewhere, strict=True)
+        ),
     )
-    return _applied(asked, chosen, decision, report, given)
+    return offered, decision, report
 
 
-def _measured(asked: _Asked, offered: Mapping[str, Offer]) -> tuple[BenchReport, tuple[Candidate, ...]]:
-    """All candidates in one measurement, and those that cannot be put on the model."""
-    variants: dict[str, str | nn.Module] = {}
-    refused: list[Candidate] = []
-    for place, each in enumerate(offered.values()):
-        asked.tell(f"arranging {each.name}", place, len(offered))
-        try:
-            variants[each.name] = rearranged(asked.model, each.arrangement) if each.is_in_place else each.spec
-        except NhwcError as error:
-            if each.name in PLAIN:
-                raise
-            refused.append(Candidate(each.name, each.spec, reason=str(error)))
-    found = bench(
-        asked.model,
-        *asked.inputs,
-        kwargs=asked.keywords,
-        variants=variants,
-        baseline=PLAIN[0],
-        mode="training" if asked.train else "inference",
-        loss=asked.loss,
-        precision=max(0.07, 1.4 * asked.margin),
-        budget_s=asked.budget_s,
-        margin=asked.margin,
-        seed=asked.seed,
-        target=asked.target,
-        progress=asked.tell,
-    )
-    # what ran is a copy with the arrangement on it, which the measurement knows as a module of the user's
-    named = tuple(replace(each, spec=offered[each.name].spec) for each in found.variants)
-    return replace(found, variants=named), tuple(refused)
+def _other(example: Example, benchmark: Benchmark, offered: Mapping[str, Offer], plans: Sequence[Plan]) -> OtherShape:
+    """What is told of another shape."""
+    plan = next((each for each in plans if tuple(one.shape for one in each.inputs) == example.shapes), None)
+    plain, _ = better_plain(benchmark)
+    gains = {} if plan is None else _gains(offered, plan)
+    return OtherShape(example.shapes, plain, tuple(compared(benchmark, plain, gains)), benchmark, plan)
 
 
-def _verified(asked: _Asked, offer: Offer) -> VerifyReport:
-    with ExitStack() as stack:
-        return verify(
-            asked.model,
-            *asked.inputs,
-            kwargs=asked.keywords,
-            train=asked.train,
-            variants=[offer.verifiable(stack)],
-            loss=asked.loss,
-            seed=asked.seed,
-            target=asked.target,
-            progress=asked.tell,
-        )
+def _gains(offered: Mapping[str, Offer], plan: Plan) -> dict[str, float]:
+    """How many times faster a plan promises its candidates to be."""
+    return {each.name: plan.predicted.gain for each in offered.values() if each.is_planned}
 
 
-def _together(verified: Sequence[VerifyReport]) -> Verification | None:
-    """What was verified one by one, as one verification."""
-    if not verified:
-        return None
-    first = verified[0]
-    return Verification(
-        first.target,
-        first.training,
-        first.factor,
-        tuple(each.variants[0] for each in verified),
-        first.device,
-        first.torch,
-        sum(each.seconds for each in verified),
-        tuple(dict.fromkeys(note for each in verified for note in each.notes)),
-    )
+def _data(plan: Plan) -> Plan:
+    """The data alone, as it comes back from a file."""
+    return Plan(**{each.name: getattr(plan, each.name) for each in fields(Plan)})
+
+
+def _shapes_text(example: Example) -> str:
+    return "inputs of " + " and ".join("x".join(map(str, shape)) for shape in example.shapes)
 
 
 def _applied(
-    asked: _Asked, chosen: Offer | None, decision: Decision, report: OptimizeReport, optimizers: Sequence[Optimizer]
+    asked: Asked, chosen: Offer | None, decision: Decision, report: OptimizeReport, optimizers: Sequence[Optimizer]
 ) -> Any:
     model = asked.model
     if chosen is None:
@@ -223,7 +192,14 @@ def _applied(
         return model
     asked.tell(f"applying {decision.chosen}", 0, 1)
     if chosen.arrangement.is_engine:
-        made = engine(model, *asked.inputs, kwargs=asked.keywords, target=asked.target, progress=asked.tell)
+        made = engine(
+            model,
+            *asked.example.inputs,
+            kwargs=asked.example.keywords,
+            shapes=[each.inputs for each in asked.others],
+            target=asked.target,
+            progress=asked.tell,
+        )
         remember(made, report)
         return made
     arrange(model, chosen.arrangement, optimizers)

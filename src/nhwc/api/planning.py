@@ -11,11 +11,14 @@ import torch
 from torch import nn
 
 from nhwc import kernels
+from nhwc.api.autocasting import autocast_dtype
 from nhwc.api.costing import Costs, kept
+from nhwc.api.kept_steps import KeptSteps, Recorded, step_key
 from nhwc.api.plans import FormatPlan
 from nhwc.conversion import bring, converted
 from nhwc.errors import ConversionError, ModelError, PlanError
 from nhwc.formats import layout_of
+from nhwc.kept_times import folder
 from nhwc.machine import environment
 from nhwc.measure import conversion_call
 from nhwc.model import Call, Trace
@@ -47,7 +50,23 @@ class _Step:
             inputs, kwargs = bring(tuple(self.inputs), memory_format), bring(dict(self.kwargs), memory_format)
             assert isinstance(inputs, tuple)
             assert isinstance(kwargs, dict)
+            # under the caller's autocast: casts of the weights as they lay in the other format
+            torch.clear_autocast_cache()
             return record_step(self.model, *inputs, kwargs=kwargs, options=self.options)
+
+    def in_both(self, tell: Progress) -> Recorded:
+        """The step in contiguous and in channels last; from an earlier run of this model, where it is kept."""
+
+        def record() -> Recorded:
+            tell("record", 0, 2)
+            contiguous = self.in_format(CONTIGUOUS)
+            tell("record", 1, 2)
+            return contiguous, _in_channels_last(self)
+
+        key = step_key(self.model, self.inputs, self.kwargs, self.options, self.subject())
+        found = KeptSteps(folder()).find(key, record)
+        tell("record", 2, 2)
+        return found
 
     def subject(self) -> dict[str, Any]:
         """What a plan for this step holds for, as ``nhwc.plan.why_stale`` takes it."""
@@ -73,16 +92,17 @@ def plan_formats(
     loss: Callable[[Any], torch.Tensor] | None = None,
     amp: torch.dtype | None = None,
     repeats: int = 3,
-    budget_s: float = 60.0,
+    budget_s: float = 45.0,
     target: str = "",
     progress: Progress | None = None,
 ) -> FormatPlan:
     """The formats in which the modules of ``model`` are predicted to take the least time together.
 
-    The model runs once in each format, and every distinct operator call of both is timed alone, or known from earlier
-    plans on this machine (kept in $NHWC_CACHE, else in the user's cache folder). The choice is exact for those times.
-    kwargs, train, loss, amp: as for ``nhwc.record``. repeats: timings of a call, 1 or more. budget_s: seconds that the
-    timings may take; what is left is estimated from its bytes and marked so. progress: told (stage, done, total).
+    The model runs once in each format, and every distinct operator call of both is timed alone; what earlier plans on
+    this machine have recorded and timed is known ($NHWC_CACHE, else the user's cache folder). The choice is exact for
+    those times. kwargs, train, loss: as for ``nhwc.record``. amp: dtype of autocast; without one that of the autocast
+    around the call, if any. repeats: timings of a call, 1 or more. budget_s: seconds that the timings may take; what is
+    left is estimated from its bytes and marked so. progress: told (stage, done, total).
 
     The model, its inputs and random state are as before afterwards. Raises PlanError for what is no module or a
     number below its least, and ModelError where the model raises in contiguous format. A cache that cannot be used is
@@ -98,14 +118,16 @@ def plan_formats(
     if repeats < 1 or budget_s < 0:
         raise PlanError(f"repeats={repeats} and budget_s={budget_s:g}: give at least 1 timing and 0 seconds")
     options = Options(
-        train=train, loss=loss, amp=amp, inner=False, libraries=False, kernels_on=kernels.active, target=target
+        train=train,
+        loss=loss,
+        amp=autocast_dtype(amp, device_of(model, inputs)),
+        inner=False,
+        libraries=False,
+        kernels_on=kernels.active,
+        target=target,
     )
     step = _Step(model, inputs, dict(kwargs or {}), options)
-    tell("record", 0, 2)
-    contiguous = step.in_format(CONTIGUOUS)
-    tell("record", 1, 2)
-    channels_last = _in_channels_last(step)
-    tell("record", 2, 2)
+    contiguous, channels_last = step.in_both(tell)
     subject = step.subject()
     here = flow(contiguous)
     there = None if channels_last is None else flow(channels_last)
@@ -143,8 +165,12 @@ def check_plan(
     train: bool = False,
     amp: torch.dtype | None = None,
 ) -> None:
-    """Raise PlanError, with the reason, where ``plan`` was made for another model, call, device or torch."""
-    reason = why_stale(plan, **_Step(model, inputs, dict(kwargs or {}), Options(train=train, amp=amp)).subject())
+    """Raise PlanError, with the reason, where ``plan`` was made for another model, call, autocast, device or torch.
+
+    amp: as for ``plan_formats``.
+    """
+    options = Options(train=train, amp=autocast_dtype(amp, device_of(model, inputs)))
+    reason = why_stale(plan, **_Step(model, inputs, dict(kwargs or {}), options).subject())
     if reason is not None:
         raise PlanError(f"the plan for {plan.target} does not hold here: {reason}; make a new plan")
 

@@ -2,23 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
 from torch import nn
 
+from nhwc.api.other_shapes import Example
 from nhwc.api.planning import check_plan, plan_formats
 from nhwc.errors import NhwcError, PlanError
 from nhwc.optimization.arrangement import PLANNED
-from nhwc.plan import Plan
+from nhwc.plan import Plan, are_mixed
 from nhwc.progress import Progress
 
 
 def plans_for(
     model: nn.Module,
-    inputs: Sequence[Any],
-    kwargs: Mapping[str, Any],
+    example: Example,
+    others: Sequence[Example],
     *,
     given: Sequence[Plan],
     candidates: Sequence[str] | None,
@@ -30,35 +31,47 @@ def plans_for(
 ) -> tuple[tuple[Plan, ...], tuple[str, ...]]:
     """The plans, that of the example first or none, and sentences on why there is none.
 
+    others: examples of other shapes, for which plans are made too where none was given.
+
     Raises PlanError where none that was given holds for the example, and what a plan raises that was asked for.
     """
     if given:
-        fitting = [plan for plan in given if _reason(plan, model, inputs, kwargs, train) is None]
+        fitting = [plan for plan in given if _reason(plan, model, example, train) is None]
         if not fitting:
-            raise PlanError(str(_reason(given[0], model, inputs, kwargs, train)))
+            raise PlanError(str(_reason(given[0], model, example, train)))
         return tuple(given), ()
     named = [candidates] if isinstance(candidates, str) else list(candidates or ())
     asked_for = any(each.split("+")[0].strip() == PLANNED for each in named)
     if candidates is not None and not asked_for:
         return (), ()
     try:
-        plan = plan_formats(
-            model, *inputs, kwargs=kwargs, train=train, loss=loss, budget_s=budget_s, target=target, progress=tell
+        plans = tuple(
+            plan_formats(
+                model,
+                *each.inputs,
+                kwargs=each.keywords,
+                train=train,
+                loss=loss,
+                budget_s=budget_s,
+                target=target,
+                progress=tell,
+            )
+            for each in (example, *others)
         )
     except NhwcError as error:
         if asked_for:
             raise
         return (), (f"{PLANNED} was not tried: {error}",)
-    if plan.format is not None and not asked_for:
-        return (plan,), (f"{PLANNED} was not tried: the plan has all modules in {plan.format.replace('_', ' ')}",)
-    return (plan,), ()
+    if not are_mixed(plans) and not asked_for:
+        only = str(plans[0].format).replace("_", " ")
+        told = "the plan has" if len(plans) == 1 else "the plans have"
+        return plans, (f"{PLANNED} was not tried: {told} all modules in {only}",)
+    return plans, ()
 
 
-def _reason(
-    plan: Plan, model: nn.Module, inputs: Sequence[Any], kwargs: Mapping[str, Any], train: bool
-) -> PlanError | None:
+def _reason(plan: Plan, model: nn.Module, example: Example, train: bool) -> PlanError | None:
     try:
-        check_plan(plan, model, *inputs, kwargs=kwargs, train=train)
+        check_plan(plan, model, *example.inputs, kwargs=example.keywords, train=train)
     except PlanError as error:
         return error
     return None

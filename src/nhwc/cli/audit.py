@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from functools import partial
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -37,6 +38,9 @@ FormatOption = Annotated[str | None, typer.Option("--format", metavar="text|json
 FailOption = Annotated[
     list[str], typer.Option("--fail-on", metavar="CONDITION", help="Exit with 1 on a rule, 1MB, 5% or any.")
 ]
+PlanOption = Annotated[
+    Path | None, typer.Option("--plan", metavar="FILE", help="Show this plan on the HTML page's strip.")
+]
 RepeatsOption = Annotated[int, typer.Option("--repeats", min=0, help="Timings per operator; 0 measures no time.")]
 
 
@@ -54,6 +58,7 @@ def audit(
     kernels: KernelsOption = [],  # noqa: B006 - typer copies it
     format_: FormatOption = None,
     output_: OutputOption = [],  # noqa: B006 - typer copies it
+    plan: PlanOption = None,
     fail_on: FailOption = [],  # noqa: B006 - typer copies it
     repeats: RepeatsOption = 5,
     threads: ThreadsOption = None,
@@ -69,6 +74,7 @@ def audit(
         # What needs no torch comes first, so that a typing error is told at once.
         from nhwc import report as reports
         from nhwc import rules
+        from nhwc.schema import load_plan
 
         conditions = [parse_condition(text, sorted(rules.RULES)) for text in fail_on]
         refuse_unanswerable(conditions, static, repeats)
@@ -91,6 +97,9 @@ def audit(
             static=static,
         )
         files = output.plan_files(output_, format_, reports.formats())
+        if plan is not None and "html" not in {format_, *(file.format for file in files)}:
+            raise TargetError("--plan shows the plan on the HTML page alone; add -o page.html")
+        shown = None if plan is None else load_plan(plan)
 
         import torch
 
@@ -98,6 +107,15 @@ def audit(
 
         with output.progress_line(f"building {target}") as progress:
             chosen = preparation.prepare(asked)
+            if shown is not None:
+                api.check_plan(
+                    shown,
+                    chosen.model,
+                    *(chosen.inputs or ()),
+                    kwargs=chosen.keywords,
+                    train=train,
+                    amp=None if dtype is None else getattr(torch, dtype),
+                )
             with api.kernels_on(names, torch.device(device)):
                 report = api.audit(
                     chosen.model,
@@ -113,7 +131,7 @@ def audit(
                     progress=progress,
                 )
         output.emit(
-            partial(api.render, report),
+            lambda name: api.render(report, name, **({"plan": shown} if shown and name == "html" else {})),
             partial(api.print_report, report),
             files,
             format_,

@@ -9,6 +9,7 @@ import typer
 
 from nhwc.cli import output, preparation
 from nhwc.cli.exits import ExitCode, one_sentence, say
+from nhwc.cli.inputs import batch_sizes
 from nhwc.cli.options import (
     BatchOption,
     DebugOption,
@@ -79,7 +80,7 @@ def engine(
     141 the reader of the output left before its end.
     """
     with one_sentence(debug):
-        sizes = _sizes(batches)
+        sizes = batch_sizes(batches)
         for option, seconds in (("--budget", budget), ("--bench", bench)):
             if not 0 <= seconds < float("inf"):
                 raise TargetError(f"{option} {seconds:g} is no number of seconds; give one from 0")
@@ -129,16 +130,6 @@ def _narrow(weights: str | None) -> torch.dtype | None:
     if weights not in known:
         raise TargetError(f"--weights {weights}: give bf16 or fp16")
     return known[weights]
-
-
-def _sizes(words: str | None) -> tuple[int, ...]:
-    try:
-        sizes = tuple(int(word) for word in words.split(",")) if words is not None else ()
-    except ValueError:
-        sizes = (0,)
-    if any(size < 1 for size in sizes):
-        raise TargetError(f"--batches {words!r} are no batch sizes; write 1,8")
-    return sizes
 
 
 def _benched(

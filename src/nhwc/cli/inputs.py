@@ -40,19 +40,36 @@ class InputShape:
     dtype: str = "float32"
 
 
-def parse_input(text: str) -> InputShape:
+def parse_input(text: str, option: str = "--input") -> InputShape:
     """Read one --input, sizes joined by x and an optional dtype. Raises TargetError where it is neither.
+
+    option: what the sentence of the error speaks of.
 
     >>> parse_input("2x5:int64")
     InputShape(sizes=(2, 5), dtype='int64')
     """
     sizes, _, dtype = text.strip().lower().partition(":")
     if not _SHAPE.fullmatch(sizes):
-        raise TargetError(f"--input {text!r} is no shape; write sizes joined by x, with a dtype if need be: 2x5:int64")
+        raise TargetError(f"{option} {text!r} is no shape; write sizes joined by x, with a dtype if need be: 2x5:int64")
     shape = InputShape(tuple(map(int, sizes.split("x"))), _SHORT.get(dtype, dtype or "float32"))
     if 0 in shape.sizes:
-        raise TargetError(f"--input {text!r} has no elements, and so no layout; every size must be 1 or more")
+        raise TargetError(f"{option} {text!r} has no elements, and so no layout; every size must be 1 or more")
     return shape
+
+
+def batch_sizes(words: str | None) -> tuple[int, ...]:
+    """Read one --batches. Raises TargetError for what are no batch sizes.
+
+    >>> batch_sizes("1,8")
+    (1, 8)
+    """
+    try:
+        sizes = tuple(int(word) for word in words.split(",")) if words is not None else ()
+    except ValueError:
+        sizes = (0,)
+    if any(size < 1 for size in sizes):
+        raise TargetError(f"--batches {words!r} are no batch sizes; write 1,8")
+    return sizes
 
 
 def refuse_empty(name: str, values: Iterable[object]) -> None:

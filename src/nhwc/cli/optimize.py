@@ -8,8 +8,10 @@ import typer
 
 from nhwc.cli import output, preparation
 from nhwc.cli.exits import one_sentence, say
+from nhwc.cli.inputs import batch_sizes, parse_input, random_input
 from nhwc.cli.measuring import share
 from nhwc.cli.options import (
+    AmpOption,
     BatchOption,
     DebugOption,
     DeviceOption,
@@ -28,9 +30,24 @@ CandidatesOption = Annotated[
     typer.Option("--candidates", metavar="A,B", help="channels_last+kernels, engine, channels_last+compile, ..."),
 ]
 PlanOption = Annotated[
-    Path | None, typer.Option("--plan", metavar="FILE", help="Try this plan, as --save-plan wrote it, edited or not.")
+    list[Path],
+    typer.Option(
+        "--plan", metavar="FILE", help="Try this plan, as --save-plan wrote it, edited or not. Again for other shapes."
+    ),
 ]
-SavePlanOption = Annotated[Path | None, typer.Option("--save-plan", metavar="FILE", help="Write the plan as JSON.")]
+SavePlanOption = Annotated[
+    Path | None,
+    typer.Option("--save-plan", metavar="FILE", help="Write the plan as JSON; those of other shapes beside it."),
+]
+BatchesOption = Annotated[
+    str | None, typer.Option("--batches", metavar="1,8", help="Plan and prove it for these batch sizes too.")
+]
+ShapesOption = Annotated[
+    list[str],
+    typer.Option(
+        "--shapes", metavar="SHAPE", help="Plan and prove it for this input too, 2x3x320x320; again for more."
+    ),
+]
 BudgetOption = Annotated[float, typer.Option("--budget", metavar="SECONDS", help="Of measuring all candidates.")]
 MarginOption = Annotated[str, typer.Option("--margin", help="Widen every interval by it, either way.")]
 FormatOption = Annotated[str | None, typer.Option("--format", metavar="text|json", help="Of the report.")]
@@ -41,9 +58,12 @@ def optimize(
     input_: InputOption = [],  # noqa: B006 - typer copies it
     images: ImagesOption = None,
     batch: BatchOption = None,
+    batches: BatchesOption = None,
+    shapes: ShapesOption = [],  # noqa: B006 - typer copies it
     train: TrainOption = False,
+    amp: AmpOption = None,
     candidates: CandidatesOption = None,
-    plan: PlanOption = None,
+    plan: PlanOption = [],  # noqa: B006 - typer copies it
     save_plan: SavePlanOption = None,
     budget: BudgetOption = 60.0,
     margin: MarginOption = "5%",
@@ -71,9 +91,12 @@ def optimize(
         if not 0 < budget < float("inf"):
             raise TargetError(f"--budget {budget:g} is no number of seconds above 0")
         smallest = share("--margin", margin)
+        dtype = preparation.amp_dtype(amp)
+        sizes = batch_sizes(batches)
+        others = [parse_input(text, "--shapes") for text in shapes]
         if save_plan is not None:
             output.check_writable(save_plan, "--save-plan")
-        given = None if plan is None else load_plan(plan)
+        given = [load_plan(each) for each in plan] or None
         asked = preparation.request(
             target,
             input_=input_,
@@ -85,6 +108,8 @@ def optimize(
             seed=seed,
         )
         files = output.plan_files(output_, format_, registry.formats("optimization"))
+
+        import torch
 
         from nhwc import api
 
@@ -98,6 +123,9 @@ def optimize(
                 train=train,
                 candidates=specs,
                 plan=given,
+                shapes=[(random_input(each).to(device),) for each in others],
+                batches=sizes,
+                amp=None if dtype is None else getattr(torch, dtype),
                 budget_s=budget,
                 margin=smallest,
                 seed=seed,
@@ -112,7 +140,10 @@ def optimize(
             format_,
         )
         if save_plan is not None and report.plan is not None:
-            save_plan.write_text(json.dumps(dump_plan(report.plan), indent=1) + "\n", encoding="utf-8")
-            say(f"wrote {save_plan}")
+            found_plans = [report.plan, *(each.plan for each in report.others if each.plan is not None)]
+            for number, each in enumerate(found_plans, start=1):
+                path = save_plan if number == 1 else save_plan.with_stem(f"{save_plan.stem}-{number}")
+                path.write_text(json.dumps(dump_plan(each), indent=1) + "\n", encoding="utf-8")
+                say(f"wrote {path}")
         elif save_plan is not None:
             say(f"there is no plan to write to {save_plan}; the notes of the report say why")

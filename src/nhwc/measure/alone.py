@@ -19,7 +19,9 @@ from nhwc.progress import Progress, quiet
 
 #: Bytes written between timings: more than the level 2 caches of a machine with few cores hold.
 _EVICTING_BYTES = 32 * 2**20
-#: Milliseconds after which a call has had enough timings; short ones are timed up to this many times as often.
+#: A call has had enough timings where the two least agree to this share, ...
+_AGREE = 0.02
+#: ... and after these milliseconds, or so many times the timings that were asked for, however far apart they are.
 _ENOUGH_MS, _MORE = 100.0, 4
 
 
@@ -49,9 +51,10 @@ def time_calls(
 ) -> None:
     """Tell ``measured`` the milliseconds of each call in turn, until ``budget_s`` seconds have passed.
 
-    None where a call cannot run on made-up tensors. The least of ``repeats`` timings, 1 or more (of a short call: of
-    more), after one that is not timed: what else the machine does only adds to them. Without autograd; random state is
-    as before afterwards. progress: told ("measure", done, calls).
+    None where a call cannot run on made-up tensors. The least of ``repeats`` timings, 1 or more, after one that is not
+    timed: what else the machine does only adds to them. A short call has up to four times as many, until its two least
+    are within 2 % of each other. Without autograd; random state is as before afterwards. progress: told ("measure",
+    done, calls).
     """
     started = now_s()
     with torch.random.fork_rng(devices=cuda_devices(calls)), torch.no_grad():
@@ -70,7 +73,7 @@ def _time_ms(call: Call, repeats: int, clock: Callable[[torch.device], Clock]) -
         other = torch.empty(_EVICTING_BYTES, dtype=torch.uint8, device=device)
         run()
         samples: list[float] = []
-        while len(samples) < repeats or (len(samples) < _MORE * repeats and sum(samples) < _ENOUGH_MS):
+        while not _are_enough(samples, repeats):
             other.fill_(len(samples))
             if tensors and tensors[0].is_floating_point() and 0 not in tensors[0].stride():
                 tensors[0].mul_(1)
@@ -78,3 +81,13 @@ def _time_ms(call: Call, repeats: int, clock: Callable[[torch.device], Clock]) -
     except CANNOT_RUN:
         return None
     return min(samples)
+
+
+def _are_enough(samples_ms: Sequence[float], repeats: int) -> bool:
+    """Whether the least of ``samples_ms`` is known well enough."""
+    if len(samples_ms) < repeats:
+        return False
+    if len(samples_ms) >= _MORE * repeats or sum(samples_ms) >= _ENOUGH_MS:
+        return True
+    least, *others = sorted(samples_ms)
+    return bool(others) and others[0] <= least * (1.0 + _AGREE)

@@ -9,6 +9,8 @@ import torch
 
 from nhwc.model import Call, TensorMeta
 
+#: Made-up numbers that differ from each other.
+_BLOCK = 2**16
 _NAMESPACES = ("aten", "prims", "mkldnn", "torchvision", "nhwc")
 
 
@@ -67,10 +69,16 @@ def made_up(meta: TensorMeta) -> torch.Tensor:
         else 0
     )
     if dtype.is_floating_point and meta.itemsize >= 2:
-        memory = torch.rand(max(extent, 1), device=meta.device, dtype=torch.float32).to(dtype)
+        memory = _random(max(extent, 1), meta.device).to(dtype)
     else:
         memory = torch.zeros(max(extent, 1), device=meta.device, dtype=dtype)
     return memory.as_strided(meta.shape, meta.strides)
+
+
+def _random(count: int, device: str) -> torch.Tensor:
+    """So many numbers from 0 to 1, which repeat from block to block: drawing each would take longer than most calls."""
+    block = torch.rand(min(count, _BLOCK), device=device, dtype=torch.float32)
+    return block if count == len(block) else block.repeat(-(-count // len(block)))[:count]
 
 
 def _decode(value: object, tensors: Sequence[torch.Tensor]) -> Any:

@@ -88,7 +88,7 @@ def _written(call: Call, current: dict[int, Value]) -> Iterable[Value]:
         old = current.get(meta.storage)
         if old is not None and meta.storage in mutated:
             meta = old.meta  # noqa: PLW2901 the whole memory, where a slice of it was written
-        if len(meta.shape) in _RANKS and not (old is not None and old.producer == call.module and not old.consumers):
+        if len(meta.shape) in _RANKS:
             value = Value(call.module, meta)
             current[meta.storage] = value
             yield value

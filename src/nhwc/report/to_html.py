@@ -20,14 +20,15 @@ from nhwc.report.view import calls_view, page_view
 
 if TYPE_CHECKING:
     from nhwc.model import Report
+    from nhwc.plan import Plan
 
 _SCRIPT_ESCAPES = {ord(character): f"\\u{ord(character):04x}" for character in "<>&\u2028\u2029"}
 _fragments = itertools.count(1)
 
 
 @report_format("html")
-def render_html(report: Report) -> str:
-    """One self-contained page: strip of layers, culprits, notes, every operator call.
+def render_html(report: Report, plan: Plan | None = None) -> str:
+    """One self-contained page: strip of layers, culprits, notes, every operator call. plan: shown on the strip.
 
     >>> from nhwc.model import Environment, Report, Trace
     >>> trace = Trace("net", "eager", False, Environment("2.14", "3.11", "cpu", "x86", 2, "0.1"), ())
@@ -38,7 +39,7 @@ def render_html(report: Report) -> str:
     digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
     return fill(
         "page.j2",
-        page_view(report),
+        page_view(report, plan),
         style=ours("parts.css", "page.css"),
         script=ours("page.js"),
         script_hash=f"sha256-{digest}",

@@ -19,6 +19,7 @@ from nhwc.report.formatting import (
     source_text,
     visible,
 )
+from nhwc.report.planned_strip import PlanMark, plan_legend, plan_marks
 from nhwc.report.sections import confusions, facts, limits
 from nhwc.report.strip import FORMAT_TEXTS, CellFormat, cell_format, format_counts, segments, strips
 from nhwc.report.summary import Verdict, headline, verdict
@@ -26,6 +27,7 @@ from nhwc.report.totals import columns
 
 if TYPE_CHECKING:
     from nhwc.model import Call, Finding, Report, TensorMeta
+    from nhwc.plan import Plan
     from nhwc.report.culprits import Culprit
     from nhwc.report.strip import Cell, Marker, Segment
     from nhwc.report.totals import Row
@@ -57,8 +59,9 @@ _KINDS = {
 }
 
 
-def page_view(report: Report) -> View:
-    """Everything that the templates name, without the operator calls."""
+def page_view(report: Report, plan: Plan | None = None) -> View:
+    """Everything that the templates name, without the operator calls. plan: shown on the strip."""
+    marks = None if plan is None else plan_marks(plan)
     found, said = culprits(report), headline(report)
     lead, colon, rest = said.partition(":")
     sign, text, style = _VERDICTS[verdict(report)]
@@ -75,7 +78,8 @@ def page_view(report: Report) -> View:
         "rest": rest,
         "verdict": {"sign": sign, "text": text, "style": style},
         "figures": _figures(report, found),
-        "phases": [_phase_view(phase, each) for phase, each in cells.items()],
+        "phases": [_phase_view(phase, each, marks) for phase, each in cells.items()],
+        "plan": None if plan is None or marks is None else plan_legend(plan, marks),
         "counts": [
             {"letter": each.value, "mark": _mark(each), "text": FORMAT_TEXTS[each], "count": f"{count:,}"}
             for each, count in format_counts(cell for each in cells.values() for cell in each).items()
@@ -153,26 +157,27 @@ def _figures(report: Report, found: list[Culprit]) -> list[View]:
     return [{"label": label, "value": value, "more": more} for label, value, more in rows]
 
 
-def _phase_view(phase: Phase, cells: list[Cell]) -> View:
+def _phase_view(phase: Phase, cells: list[Cell], marks: dict[str, PlanMark] | None) -> View:
     return {
         "label": _PHASES[phase],
         "count": plural(len(cells), "run of a layer", "runs of layers"),
         "dense": len(cells) > _MANY_CELLS,
-        "segments": [_segment_view(each) for each in segments(cells, limit=max(40, len(cells) // 16))],
+        "segments": [_segment_view(each, marks) for each in segments(cells, limit=max(40, len(cells) // 16))],
     }
 
 
-def _segment_view(segment: Segment) -> View:
+def _segment_view(segment: Segment, marks: dict[str, PlanMark] | None) -> View:
     names = [visible(module_text(path)) for path in segment.paths]
     label = names[0] if len(names) == 1 else f"{names[0]} … {names[-1]}"
     room = len(segment.cells) * _CELL_PIXELS
     fitting = [text for text in (label, names[0]) if len(text) * _LETTER_PIXELS <= room]
     short = fitting[0] if fitting else names[0] if len(segment.cells) > _FEW_CELLS else "\N{NO-BREAK SPACE}"
-    return {"label": label, "short": short, "cells": [_cell_view(cell) for cell in segment.cells]}
+    return {"label": label, "short": short, "cells": [_cell_view(cell, marks) for cell in segment.cells]}
 
 
-def _cell_view(cell: Cell) -> View:
+def _cell_view(cell: Cell, marks: dict[str, PlanMark] | None) -> View:
     return {
+        "plan": None if marks is None else marks.get(cell.module, PlanMark()),
         "letter": cell.format.value,
         "mark": _mark(cell.format),
         "call": cell.main,

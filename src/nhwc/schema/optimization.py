@@ -51,4 +51,9 @@ def _optimization_1(document: Mapping[str, Any]) -> Optimization:
     for field, name in (("chosen", found.chosen), ("plain", found.plain)):
         if name and name not in names:
             raise DamageError(f"{name!r} is none of the candidates").within(field)
+    for place, other in enumerate(found.others):
+        if other.plain not in [each.name for each in other.candidates]:
+            raise (
+                DamageError(f"{other.plain!r} is none of the candidates").within("plain").within(place).within("others")
+            )
     return found

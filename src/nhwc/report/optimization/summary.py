@@ -71,13 +71,32 @@ def facts(optimization: Optimization) -> list[tuple[str, str]]:
     versions = ", ".join(f"{name} {version}" for name, version in where.versions[:1])
     step = "training steps" if optimization.training else "forward passes"
     shapes = ", ".join("x".join(map(str, shape)) + f" {dtype}" for shape, dtype in benchmark.inputs)
+    amp = f" under autocast {visible(optimization.amp)}" if optimization.amp else ""
     found = [
-        ("model", f"{visible(optimization.target)}, {step} of {shapes or 'no tensor'}"),
+        ("model", f"{visible(optimization.target)}, {step} of {shapes or 'no tensor'}{amp}"),
         ("machine", f"{visible(where.processor)}, {where.threads} threads, {where.device}, {versions}"),
         ("took", seconds_text(optimization.seconds)),
     ]
     told = prediction_text(optimization)
     return [*found, ("plan", told)] if told else found
+
+
+def other_lines(optimization: Optimization) -> list[str]:
+    """A line for each candidate with inputs of each other shape."""
+    lines = []
+    for other in optimization.others:
+        shapes = " and ".join("x".join(map(str, shape)) for shape in other.shapes)
+        for each in other.candidates:
+            if each.ratio is None and each.name == other.plain:
+                continue
+            line = f"{shapes}: {visible(each.name)}"
+            if each.ratio is None:
+                lines.append(f"{line} did not run: {visible(each.reason)}")
+                continue
+            promised = "" if each.predicted is None else f", predicted {each.predicted:.2f}"
+            interval = interval_text(each.ratio)
+            lines.append(f"{line} is {ratio_text(each.ratio)} times as fast as {other.plain} ({interval}){promised}")
+    return lines
 
 
 def _row(optimization: Optimization, each: Candidate) -> Row:

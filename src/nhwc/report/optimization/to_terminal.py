@@ -8,7 +8,7 @@ from rich.table import Table
 
 from nhwc.report.bench.numbers import confidence_text
 from nhwc.report.formatting import NOTHING, visible
-from nhwc.report.optimization.summary import HEADS, facts, headline, rows
+from nhwc.report.optimization.summary import HEADS, facts, headline, other_lines, rows
 from nhwc.report.plan.to_terminal import print_plan
 from nhwc.report.registry import report_format
 from nhwc.report.terminal import Paper, as_string
@@ -45,6 +45,7 @@ class _Page(Paper):
         self.table(found)
         self.line(f"ratio: how many times as fast as {self.optimization.plain}, the better plain format", "dim")
         self.section("Not chosen", [f"{row.name}: {visible(row.result)}." for row in found if row.result])
+        self.section("Other shapes", [f"{line}." for line in other_lines(self.optimization)])
         self.section("Notes", [f"{note[:1].upper()}{note[1:]}." for note in self.optimization.notes])
         self.gap()
         for label, text in facts(self.optimization):

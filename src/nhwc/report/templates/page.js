@@ -42,7 +42,9 @@
     const costs = [...cell.parentElement.querySelectorAll(".bar")].map((bar) => bar.getAttribute("aria-label"));
     const cost = made("p", costs.join("; "));
     if (cell.parentElement.querySelector(".bar:not(.note)")) cost.className = "cost";
+    const planned = cell.parentElement.querySelector(".plan")?.getAttribute("aria-label");
     inspector.replaceChildren(title, output, cost);
+    if (planned) inspector.append(made("p", `The plan: ${planned}`));
   };
   const rows = (cells) => {
     const lines = [];
