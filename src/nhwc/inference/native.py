@@ -173,7 +173,7 @@ class Program:
 
     def run(self, table: ctypes.Array[ctypes.c_void_p], scratch: int, threads: int) -> None:
         """table: addresses by entry. scratch: the address of ``scratch_bytes`` of memory, 64-byte aligned."""
-        _run(self._entries, len(self.steps), table, scratch, threads, None)
+        _run.without_tensors(self._entries, len(self.steps), table, scratch, threads, None)
 
     def timed(self, table: ctypes.Array[ctypes.c_void_p], scratch: int, threads: int) -> tuple[int, ...]:
         """The same; nanoseconds of each step."""

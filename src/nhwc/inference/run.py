@@ -66,10 +66,7 @@ class Runner:
 
         clock: gets every item's seconds, for reports.
         """
-        try:
-            frame = self._pool.pop()
-        except IndexError:
-            frame = Frame.of(self.arena_bytes, self.scratch_bytes, self.ports.entries)
+        frame = self.take()
         try:
             held = bound(self.ports, frame, tensors)
             for section in self.sections:
@@ -88,7 +85,18 @@ class Runner:
                     held.pop(each, None)
             return [self._output(each, frame, held) for each in self.ports.outputs]
         finally:
-            self._pool.append(frame)
+            self.give(frame)
+
+    def take(self) -> Frame:
+        """A frame that no other call uses until it is given back."""
+        try:
+            return self._pool.pop()
+        except IndexError:
+            return Frame.of(self.arena_bytes, self.scratch_bytes, self.ports.entries)
+
+    def give(self, frame: Frame) -> None:
+        """Give a frame back."""
+        self._pool.append(frame)
 
     def _output(self, output: Any, frame: Frame, held: Held) -> Any:
         if not isinstance(output, Value):

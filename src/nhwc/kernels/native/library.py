@@ -69,9 +69,13 @@ class Function:
         self._call: Any = None
 
     def __call__(self, *arguments: Any) -> None:
+        self.without_tensors(*[each.data_ptr() if isinstance(each, torch.Tensor) else each for each in arguments])
+
+    def without_tensors(self, *arguments: Any) -> None:
+        """The same call, with no look for tensors among the arguments."""
         if self._call is None:
             self._call = self._found()
-        self._call(*[each.data_ptr() if isinstance(each, torch.Tensor) else each for each in arguments])
+        self._call(*arguments)
 
     def _found(self) -> Any:
         function = _exported(self.name)
