@@ -17,9 +17,9 @@ from nhwc.training.trials import Trial
 
 @dataclass(frozen=True)
 class Comparison:
-    """slower: whether channels last is proved slower than contiguous. told: what was found, for the log.
+    """slower: whether channels last is proved slower than contiguous, or fails alone. told: what was found.
 
-    notes: sentences on what else went wrong.
+    notes: sentences for the log on what else went wrong.
     """
 
     slower: bool
@@ -86,5 +86,10 @@ def _compared(trial: Trial, compare: Compare) -> Comparison | str | None:
     except KeyboardInterrupt:
         return None
     except Exception as error:  # noqa: BLE001 - the run itself shall say what its model raises
-        first = printable(str(error).strip().partition("\n")[0][:200])
-        return f"the measurement failed ({type(error).__name__}: {first})"
+        return f"the measurement failed ({in_short(error)})"
+
+
+def in_short(error: Exception) -> str:
+    """Its kind and the beginning of its first line, for the log."""
+    first = str(error).strip().partition("\n")[0]
+    return f"{type(error).__name__}: {printable(first[:200])}"

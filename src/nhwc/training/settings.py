@@ -14,6 +14,9 @@ from nhwc.training.spelling import spelled
 IMAGENET_MEAN = (0.485, 0.456, 0.406)
 IMAGENET_STD = (0.229, 0.224, 0.225)
 
+#: The most seconds that a run may measure before it begins.
+MOST_MEASURED_S = 600
+
 #: What each setting that is a word may be.
 WORDS: dict[str, tuple[str, ...]] = {
     "channels_last": ("auto", "true", "false"),
@@ -34,7 +37,7 @@ _AT_MOST: dict[str, float] = {
     **dict.fromkeys(_FRACTIONS, sys.float_info.max),
     "seed": 2**63 - 1,
     "workers": 1024,
-    "measure_s": 600,
+    "measure_s": MOST_MEASURED_S,
 }
 _MOST_WHOLE = 2**31 - 1
 _MAY_BE_NONE = ("size", "max_steps", "save_every")
