@@ -112,7 +112,7 @@ def test_steps_that_do_not_fit_into_the_seconds_are_not_measured(monkeypatch: py
     assert found.told.startswith("nothing was measured, since a step takes ")
     assert found.told.endswith(" would be enough")
     assert timed.calls == 0
-    assert comparing._too_slow(20.0, 0.5).endswith(" and all before it took 20 s; measure_s 47 would be enough")
+    assert comparing._too_slow(20.0, 0.5).endswith(" and all before it took 20 s; measure_s 35 would be enough")
     assert comparing._too_slow(20.0, 50.0).endswith("; more than measure_s 600 would be needed")
 
 

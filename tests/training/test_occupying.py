@@ -28,8 +28,8 @@ print(os.getpid(), file=file, flush=True)
 print("held", flush=True)
 if not os.fork():  # as a worker that reads data, which outlives a kill
     os.close(1)
-    time.sleep(20)
-time.sleep(20)
+    time.sleep(300)
+time.sleep(300)
 """
 
 
