@@ -14,14 +14,14 @@ from torch.utils._python_dispatch import TorchDispatchMode
 _NAMESPACES = ("c10d", "_c10d_functional", "_c10d_functional_autograd")
 
 
-class RefusedCollectives(TorchDispatchMode):
+class RefusedCollectives(TorchDispatchMode):  # type: ignore[no-untyped-call]
     """Inside, the operators of torch.distributed raise RuntimeError, before anything is sent.
 
     met: whether one was called, whatever became of its error.
     """
 
     def __init__(self) -> None:
-        super().__init__()
+        super().__init__()  # type: ignore[no-untyped-call]
         self.met = False
 
     def __torch_dispatch__(
