@@ -64,7 +64,13 @@ def ours(name: str, folder: Path, shares: list[Shares]) -> float:
     """Milliseconds of a step of ``nhwc train``."""
     times = Times()
     settings = TrainSettings(
-        str(folder), batch=BATCH, size=SIZE, workers=WORKERS, max_steps=WARMING + STEPS, print_every=1
+        str(folder),
+        batch=BATCH,
+        size=SIZE,
+        workers=WORKERS,
+        max_steps=WARMING + STEPS,
+        print_every=1,
+        channels_last="true",
     )
     report = train(partial(model_of, name), settings, sinks=[times])
     shares.append({part: report.shares.share(part) or 0.0 for part in (*PARTS, "communication")})

@@ -198,7 +198,15 @@ with nhwc.kernels.use():
 from nhwc.training import TextLog
 
 settings = nhwc.TrainSettings(
-    str(folder), folder / "run", size=64, epochs=5, batch=16, lr=0.02, warmup_epochs=1, print_every=8
+    str(folder),
+    folder / "run",
+    size=64,
+    epochs=5,
+    batch=16,
+    lr=0.02,
+    warmup_epochs=1,
+    print_every=8,
+    channels_last="true",
 )
 trained = nhwc.train(
     lambda classes: torchvision.models.shufflenet_v2_x1_0(num_classes=classes), settings, sinks=[TextLog(print)]

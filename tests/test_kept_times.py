@@ -4,7 +4,9 @@ import json
 import multiprocessing
 import os
 import signal
+from contextlib import AbstractContextManager
 from pathlib import Path
+from typing import IO
 
 import pytest
 
@@ -55,6 +57,39 @@ def test_writers_at_the_same_time_lose_nothing(tmp_path: Path) -> None:
     assert kept == {f"{name}{turn}": {"x": float(turn)} for name in "ab" for turn in range(20)}
     assert not list(tmp_path.glob("*.damaged"))
     assert not list(tmp_path.glob("*.tmp"))
+
+
+@pytest.mark.filterwarnings("ignore:This process .* is multi-threaded:DeprecationWarning")
+def test_a_child_forked_while_one_writes_does_not_keep_the_lock(tmp_path: Path) -> None:
+    fcntl = pytest.importorskip("fcntl")
+    path = tmp_path / "times.json"
+    with times(tmp_path)._locked(path):
+        child = os.fork()
+        if child == 0:
+            signal.pause()
+            os._exit(0)
+    try:
+        with path.with_suffix(".lock").open() as file:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    finally:
+        os.kill(child, signal.SIGKILL)
+        os.waitpid(child, 0)
+
+
+def test_an_interrupt_waits_until_all_is_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    replacing, before = kept_times.replacing, signal.getsignal(signal.SIGINT)
+
+    def interrupted(path: Path, part: Path) -> AbstractContextManager[IO[bytes]]:
+        signal.raise_signal(signal.SIGINT)
+        return replacing(path, part)
+
+    monkeypatch.setattr(kept_times, "replacing", interrupted)
+    first = times(tmp_path)
+    first.put("request", {"direct": 1.5})
+    with pytest.raises(KeyboardInterrupt):
+        first.save()
+    assert times(tmp_path).get("request") == {"direct": 1.5}
+    assert signal.getsignal(signal.SIGINT) is before
 
 
 def die_while_writing(folder: Path) -> None:

@@ -1,7 +1,7 @@
 """Times that were measured on this machine, kept between processes in one JSON file per machine and library.
 
 The format: {"format": ..., "version": ..., "machine": ..., "times": {what: {label: milliseconds}}}.
-Writers take turns by a lock and replace the file whole, after reading what others have added. A damaged file, or one of
+Writers take turns by a lock and replace the file whole, after reading what others have added; Ctrl-C waits for that. A damaged file, or one of
 another format, is set aside under another name. What goes wrong is told once, in ``messages``; nothing is raised.
 """
 
@@ -16,7 +16,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from nhwc.whole_files import replacing
+from nhwc.whole_files import replacing, uninterrupted
 
 Times = dict[str, dict[str, float]]
 
@@ -61,17 +61,16 @@ class KeptTimes:
             return
         try:
             self.path.parent.mkdir(parents=True, exist_ok=True)
-            with self._locked(self.path):
+            with self._locked(self.path), uninterrupted():
                 merged = {**self._read_or_set_aside(self.path), **self._new}
                 for left in self.path.parent.glob(f"{self.path.stem}.*.tmp"):  # by writers that were killed
                     left.unlink(missing_ok=True)
                 document = {"format": self.name, "version": self.version, "machine": self.machine, "times": merged}
                 with replacing(self.path, self.path.with_suffix(f".{os.getpid()}.tmp")) as file:
                     file.write(json.dumps(document, separators=(",", ":")).encode())
+                self._times, self._new = merged, {}
         except OSError as error:
             self._tell(f"measured times cannot be kept in {self.path.parent} ({_reason(error)}); {_REMEDY}")
-        else:
-            self._times, self._new = merged, {}
 
     def _read(self) -> Times:
         if self.path is None:
@@ -119,11 +118,16 @@ class KeptTimes:
     def _locked(self, path: Path) -> Iterator[None]:
         """Alone among the processes that write ``path``; the lock of a process that is killed goes with it."""
         with path.with_suffix(".lock").open("a") as file:
-            if sys.platform != "win32":
-                import fcntl
+            if sys.platform == "win32":
+                yield
+                return
+            import fcntl
 
-                fcntl.flock(file, fcntl.LOCK_EX)
-            yield
+            fcntl.flock(file, fcntl.LOCK_EX)
+            try:
+                yield
+            finally:
+                fcntl.flock(file, fcntl.LOCK_UN)  # a child that was forked meanwhile has the file open too
 
     def _tell(self, message: str) -> None:
         if message not in self.messages:

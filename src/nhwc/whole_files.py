@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import contextlib
 import os
+import signal
+import threading
 from collections.abc import Iterator
 from pathlib import Path
+from types import FrameType
 from typing import IO
 
 
@@ -24,6 +27,23 @@ def replacing(path: Path, part: Path) -> Iterator[IO[bytes]]:
         part.unlink(missing_ok=True)
         raise
     sync_folder(path.parent)
+
+
+@contextlib.contextmanager
+def uninterrupted() -> Iterator[None]:
+    """Let the block end before Ctrl-C is heard; outside the main thread no KeyboardInterrupt comes anyway."""
+    hears = signal.getsignal(signal.SIGINT)
+    if threading.current_thread() is not threading.main_thread() or not callable(hears):
+        yield
+        return
+    heard: list[tuple[int, FrameType | None]] = []
+    signal.signal(signal.SIGINT, lambda *given: heard.append(given))
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, hears)
+        if heard:
+            hears(*heard[0])
 
 
 def bring_to_disk(file: IO[bytes]) -> None:

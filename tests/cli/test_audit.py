@@ -140,10 +140,11 @@ def test_formats_go_to_stdout(run: Run, tiny: Path) -> None:
 
 
 def test_files_are_written_beside_the_terminal_report(run: Run, tiny: Path) -> None:
-    ran = run("audit", "tiny.py:with_one", "-o", "new/folder/page.html", "-o", "r.json")
+    Path("pages").mkdir()
+    ran = run("audit", "tiny.py:with_one", "-o", "pages/page.html", "-o", "r.json")
     assert ran.out == "terminal report of 0 findings\n"
-    assert ran.err == "nhwc: wrote new/folder/page.html\nnhwc: wrote r.json\n"
-    assert Path("new/folder/page.html").read_text() == "<html: 0 findings>"
+    assert ran.err == "nhwc: wrote pages/page.html\nnhwc: wrote r.json\n"
+    assert Path("pages/page.html").read_text() == "<html: 0 findings>"
     assert Path("r.json").read_text() == "<json: 0 findings>"
 
 
@@ -186,6 +187,7 @@ def test_a_failing_condition_exits_with_1_after_the_report(run: Run, api: FakeAp
         (["tiny.py:with_one", "--amp", "fp8"], "--amp 'fp8' is unknown; use bf16 or fp16"),
         (["tiny.py:with_one", "--format", "xml"], "--format 'xml' is unknown; the formats are html, json, text"),
         (["tiny.py:with_one", "-o", "report"], "-o report: its ending names no format"),
+        (["tiny.py:with_one", "-o", "new/r.json"], "-o new/r.json: there is no folder new; make it, or correct"),
         (["tiny.py:with_one", "-o", "bad.png/r.json"], "a file stands where the folder bad.png should be"),
         (["tiny.py:with_one", "-o", ".", "--format", "json"], "-o . is a folder; name a file in it, such as"),
         (["tiny.py:with_one", "--fail-on", "NH999"], "no such rule"),

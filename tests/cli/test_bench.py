@@ -117,6 +117,7 @@ def test_all_is_both_formats_with_every_part_that_the_device_has(run: Run, api: 
 def test_formats_and_files(run: Run, api: FakeBench, tiny: Path, tmp_path: Path) -> None:
     ran = run("bench", "tiny.py:with_one", "--format", "json")
     assert load_bench(ran.out) == bench_sample.faster()
+    (tmp_path / "out").mkdir()
     ran = run("bench", "tiny.py:with_one", "-o", "out/a.json", "-o", "a.html")
     assert ran.err == "nhwc: wrote out/a.json\nnhwc: wrote a.html\n"
     assert load_bench(tmp_path / "out" / "a.json") == bench_sample.faster()

@@ -57,7 +57,7 @@ def other_name(n_classes):
     return build(n_classes)
 """
 SMALL = """--arch net.py:build --samples 32 --size 8 --classes 3 --batch 8 --epochs 2 --print-every 2
-    --no-tensorboard""".split()
+    --no-tensorboard --measure 0""".split()
 
 
 @pytest.fixture
@@ -102,7 +102,7 @@ def test_the_defaults_are_those_of_the_settings(asked: Callable[..., nhwc.TrainS
 def test_every_setting_has_an_option(asked: Callable[..., nhwc.TrainSettings]) -> None:
     words = """--folder run --epochs 7 --batch 9 --accumulate 2 --workers 3 --size 40 --samples 50 --classes 6
         --val there --no-augment --mean 0.1,0.2,0.3 --std 0.4,0.5,0.6 --steps 8 --channels-last true --kernels
-        --amp bf16 --optimizer adamw --lr 0.5 --momentum 0.8 --weight-decay 0.2 --schedule step --warmup 1.5
+        --measure 7 --amp bf16 --optimizer adamw --lr 0.5 --momentum 0.8 --weight-decay 0.2 --schedule step --warmup 1.5
         --step-epochs 4 --step-factor 0.3 --label-smoothing 0.1 --ema 0.99 --seed 5 --device cuda --save-every 11
         --print-every 12 --resume --evaluate --tensorboard --fsdp --sync-batch-norm"""
     found = asked("data", "--arch", "net.py:build", *words.split())
@@ -123,6 +123,7 @@ def test_every_setting_has_an_option(asked: Callable[..., nhwc.TrainSettings]) -
         max_steps=8,
         std=(0.4, 0.5, 0.6),
         channels_last="true",
+        measure_s=7.0,
         kernels=True,
         amp="bf16",
         optimizer="adamw",
@@ -173,11 +174,11 @@ def test_the_size_is_that_of_the_architecture_unless_it_is_given(asked: Callable
         ("synthetic --evaluate", "--evaluate needs a checkpoint: --folder DIR --resume names its last, or --from FILE"),
         ("synthetic --folder x --resume --evaluate --size 8 --arch net.py:build", "no checkpoint in x"),
         ("synthetic --warmup 9 --epochs 8", "--warmup is 9.0, more than --epochs, 8"),
-        ("synthetic --steps 0", "--steps is 0; it must be a number of at least 1"),
+        ("synthetic --steps 0", "--steps is 0; it must be a whole number of at least 1"),
         ("synthetic --mean 123,116,103", "--mean is .*of images scaled to 0 to 1"),
         ("synthetic --samples 3 --arch net.py:build", "fewer than one batch of 32; give --batch 3 or less"),
         (
-            "synthetic --tensorboard --size 8 --arch net.py:build",
+            "synthetic --tensorboard --arch net.py:build",
             "--tensorboard needs a folder to write to; name one as --folder",
         ),
         ("synthetic --arch net.py:other_name", "needs n_classes; name the argument for it num_classes, or wrap it"),

@@ -28,7 +28,9 @@ def built(name: str) -> tuple[nn.Module, torch.Tensor]:
         warnings.simplefilter("ignore")
         model = with_statistics(builder(weights=None, **weights))
     if "video" in builder.__module__:
-        return model, torch.randn(1, 3, 16 if name.startswith(("mvit", "swin", "s3d")) else 4, 112, 112)
+        frames = 16 if name.startswith(("mvit", "swin", "s3d")) else 4
+        size = 224 if name.startswith(("mvit", "s3d")) else 112
+        return model, torch.randn(1, 3, frames, size, size)
     size = next((size for key, size in LARGE_INPUTS.items() if key in name), 65)
     return model, torch.randn(1, 3, size, size)
 

@@ -1,8 +1,10 @@
-"""3x3 convolutions of images by Winograd's algorithm: torch's numbers, strides and errors, forward and backward."""
+"""2-D convolutions, 3x3 by Winograd's algorithm and 1x1 as products: torch's numbers, strides and errors, both ways."""
 
 from __future__ import annotations
 
+import random
 from collections.abc import Callable
+from typing import Any
 
 import pytest
 import torch
@@ -13,7 +15,7 @@ from kernels.requirements import asked, keeps
 from torch import nn
 
 import nhwc
-from nhwc.kernels import conv2d, native
+from nhwc.kernels import conv2d_products, conv2d_winograd, native
 
 pytestmark = pytest.mark.skipif(not native.is_available(), reason="there is no compiled library")
 
@@ -26,11 +28,23 @@ CALLS = {
     "many weights": (lambda x, w, b: F.conv2d(x, w, b, padding=1), (3, 320, 10, 9), (300, 320, 3, 3)),
     "padded by name": (lambda x, w, b: F.conv2d(x, w, b, padding="same"), (2, 32, 8, 8), (32, 32, 3, 3)),
 }
-SAMPLES = [Sample(name, call, (image, weight, weight[:1])) for name, (call, image, weight) in CALLS.items()]
+POINTWISE = {
+    "pixels": (F.conv2d, (2, 40, 9, 7), (48, 40, 1, 1)),
+    "pixels of one picture": (F.conv2d, (1, 5, 3, 4), (7, 5, 1, 1)),
+    "pixels without a bias": (lambda x, w, b: F.conv2d(x, w) + b.view(1, -1, 1, 1), (3, 3, 14, 14), (1, 3, 1, 1)),
+    "more pixels, whose weight alone is ours": (F.conv2d, (6, 3, 27, 28), (4, 3, 1, 1)),
+}
+
+
+def samples(calls: dict[str, tuple[Callable[..., torch.Tensor], tuple[int, ...], tuple[int, ...]]]) -> list[Sample]:
+    return [Sample(name, call, (image, weight, weight[:1])) for name, (call, image, weight) in calls.items()]
+
+
+SAMPLES = samples(CALLS)
 
 
 # not "no copies": torch's gradient of the weight, which stays, makes one
-@keeps(asked("conv2d", SAMPLES, "channels last", "accuracy", "steps aside"))
+@keeps(asked("conv2d", [*SAMPLES, *samples(POINTWISE)], "channels last", "accuracy", "steps aside"))
 def test_it_keeps_to(check: Callable[[], None]) -> None:
     check()
 
@@ -39,13 +53,13 @@ def test_it_keeps_to(check: Callable[[], None]) -> None:
 def runs(monkeypatch: pytest.MonkeyPatch) -> list[bool]:
     """Whether the weight was turned, for every run of the kernel."""
     found: list[bool] = []
-    convolved = conv2d._convolved
+    convolved = conv2d_winograd.convolved
 
     def counted(*operands: torch.Tensor, turned: bool) -> torch.Tensor | None:
         found.append(turned)
         return convolved(*operands, turned=turned)
 
-    monkeypatch.setattr(conv2d, "_convolved", counted)
+    monkeypatch.setattr(conv2d_winograd, "convolved", counted)
     return found
 
 
@@ -60,7 +74,79 @@ def test_samples_meet_the_kernel_both_ways(sample: Sample, runs: list[bool]) -> 
     assert runs == [False, True]
 
 
+@pytest.fixture
+def products(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """Which products ran, in order."""
+    found: list[str] = []
+    for name in ("convolved", "by_input", "by_weight"):
+        original = getattr(conv2d_products, name)
+
+        def counted(*operands: Any, name: str = name, original: Any = original) -> torch.Tensor:
+            found.append(name)
+            result: torch.Tensor = original(*operands)
+            return result
+
+        monkeypatch.setattr(conv2d_products, name, counted)
+    return found
+
+
+@pytest.mark.parametrize(
+    ("shape", "wanted"),
+    [
+        ((2, 40, 9, 7), ["convolved", "by_input", "by_weight"]),
+        ((21, 3, 14, 14), ["by_input", "by_weight"]),
+        ((1, 3, 28, 28), ["convolved", "by_weight"]),
+        ((1, 3, 40, 40), ["convolved"]),
+        ((3, 3, 40, 40), []),
+    ],
+)
+def test_products_run_where_they_are_faster(
+    shape: tuple[int, ...], wanted: list[str], products: list[str], runs: list[bool]
+) -> None:
+    x, weight = images(*shape).requires_grad_(), torch.randn(5, shape[1], 1, 1, requires_grad=True)
+    with nhwc.kernels.use("conv2d"):
+        F.conv2d(x, weight).square().sum().backward()
+    assert products == wanted
+    assert runs == []
+
+
+@pytest.mark.parametrize("wanted", [(True, False, False), (False, True, False), (False, False, True)])
+def test_products_of_gradients_that_are_wanted(wanted: tuple[bool, ...], products: list[str]) -> None:
+    x, weight, bias = images(2, 6, 5, 5), torch.randn(4, 6, 1, 1), torch.randn(4)
+    for each, asks in zip((x, weight, bias), wanted, strict=True):
+        each.requires_grad_(asks)
+    with nhwc.kernels.use("conv2d"):
+        F.conv2d(x, weight, bias).square().sum().backward()
+    assert products == ["convolved", *["by_input"] * wanted[0], *["by_weight"] * wanted[1]]
+    assert tuple(each.grad is not None for each in (x, weight, bias)) == wanted
+
+
+def test_the_gradient_of_a_weight_lies_as_torchs() -> None:
+    x, weight = images(2, 6, 5, 5), torch.randn(4, 6, 1, 1, requires_grad=True)
+    (wanted,) = torch.autograd.grad(F.conv2d(x, weight).sum(), weight)
+    with nhwc.kernels.use("conv2d"):
+        (found,) = torch.autograd.grad(F.conv2d(x, weight).sum(), weight)
+    assert found.stride() == wanted.stride()
+
+
+def test_pixels_in_less_than_float32_are_torchs(products: list[str]) -> None:
+    x, weight = images(2, 6, 5, 5), torch.randn(4, 6, 1, 1)
+    torch.set_float32_matmul_precision("medium")
+    try:
+        with nhwc.kernels.use("conv2d"):
+            F.conv2d(x, weight)
+    finally:
+        torch.set_float32_matmul_precision("highest")
+    assert products == []
+
+
 OTHERS = {
+    "pixels with a stride": lambda x: F.conv2d(x, torch.randn(32, 32, 1, 1), stride=2),
+    "pixels with a border": lambda x: F.conv2d(x, torch.randn(32, 32, 1, 1), padding=1),
+    "pixels in groups": lambda x: F.conv2d(x, torch.randn(32, 16, 1, 1), groups=2),
+    "contiguous pixels": lambda x: F.conv2d(x.contiguous(), torch.randn(32, 32, 1, 1)),
+    "pixels, transposed": lambda x: F.conv_transpose2d(x, torch.randn(32, 32, 1, 1)),
+    "no pixels": lambda x: F.conv2d(x[:0], torch.randn(32, 32, 1, 1)),
     "few channels": lambda x: F.conv2d(x[:, :16].clone(memory_format=torch.channels_last), torch.randn(32, 16, 3, 3)),
     "stride": lambda x: F.conv2d(x, torch.randn(32, 32, 3, 3), stride=2),
     "dilation": lambda x: F.conv2d(x, torch.randn(32, 32, 3, 3), dilation=2),
@@ -78,14 +164,14 @@ OTHERS = {
 
 
 @pytest.mark.parametrize("call", OTHERS.values(), ids=OTHERS)
-def test_others_are_torchs(call: Callable[[torch.Tensor], torch.Tensor], runs: list[bool]) -> None:
+def test_others_are_torchs(call: Callable[[torch.Tensor], torch.Tensor], runs: list[bool], products: list[str]) -> None:
     x = images(2, 32, 9, 9)
     torch.manual_seed(3)
     wanted = call(x)
     torch.manual_seed(3)
     with nhwc.kernels.use("conv2d"):
         found = call(x)
-    assert runs == []
+    assert runs == products == []
     assert torch.equal(found, wanted)
     assert found.stride() == wanted.stride()
 
@@ -94,6 +180,9 @@ def test_others_are_torchs(call: Callable[[torch.Tensor], torch.Tensor], runs: l
     "call",
     [
         lambda x: F.conv2d(x, torch.randn(32, 40, 3, 3)),
+        lambda x: F.conv2d(x, torch.randn(32, 40, 1, 1)),
+        lambda x: F.conv2d(x, torch.randn(32, 32, 1, 1), torch.randn(31)),
+        lambda x: F.conv2d(x, torch.randn(32, 32, 1, 1).double()),
         lambda x: F.conv2d(x, torch.randn(32, 32, 3, 3), torch.randn(31)),
         lambda x: F.conv2d(x, torch.randn(32, 32, 3, 3).double()),
         lambda x: F.conv2d(x[:, :, :2].clone(memory_format=torch.channels_last), torch.randn(32, 32, 3, 3)),
@@ -175,7 +264,7 @@ def test_threads_have_memory_of_their_own(few_threads: None) -> None:
 
 
 def test_memory_beyond_the_limit_is_torchs(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(conv2d, "_MOST_FLOATS", 100)
+    monkeypatch.setattr(conv2d_winograd, "_MOST_FLOATS", 100)
     x, weight = images(2, 32, 9, 9).requires_grad_(), torch.randn(32, 32, 3, 3)
     with nhwc.kernels.use("conv2d"):
         found = F.conv2d(x, weight)
@@ -191,3 +280,25 @@ def test_any_number_of_threads_gives_the_same_bits(few_threads: None) -> None:
         for threads in (2, 5):
             torch.set_num_threads(threads)
             assert torch.equal(F.conv2d(x, weight, padding=1), wanted)
+
+
+@pytest.mark.parametrize("seed", range(24))
+def test_random_sizes(seed: int, few_threads: None, monkeypatch: pytest.MonkeyPatch) -> None:
+    draw = random.Random(seed)
+    torch.manual_seed(seed)
+    torch.set_num_threads(draw.choice([1, 2, 5]))
+    # no more than it asks for, so that guard pages and sanitizers see where it ends
+    monkeypatch.setattr(conv2d, "_MEMORY", conv2d._Memory())
+    padding, turned = draw.randint(0, 2), draw.random() < 0.5
+    channels, columns = draw.choice([(draw.randint(1, 67), draw.randint(1, 67)), (270, 230)])
+    size = [draw.randint(max(1, 3 - 2 * padding), 33) for _ in range(2)]
+    image = images(draw.randint(1, 3), channels, *size)
+    weight = torch.randn(channels, columns, 3, 3) if turned else torch.randn(columns, channels, 3, 3)
+    weight = conformance.canonical(weight) if draw.random() < 0.5 else weight
+    bias = torch.randn(columns) if draw.random() < 0.5 else None
+    found = conv2d._convolved(image, weight, bias, padding, turned=turned)
+    read = weight.transpose(0, 1).flip(2, 3) if turned else weight
+    exact = F.conv2d(image.double(), read.double(), None if bias is None else bias.double(), padding=padding)
+    assert found is not None
+    assert found.shape == exact.shape
+    assert ((found - exact).abs().max() / exact.abs().max()).item() < 1e-5

@@ -41,7 +41,14 @@ def certain(classes: int, channels: int = 3) -> nn.Module:
 def settings(**changes: Any) -> nhwc.TrainSettings:
     """Three epochs of four steps."""
     shape: dict[str, Any] = {"data": "synthetic", "samples": 32, "size": 10, "classes": 3}
-    usual: dict[str, Any] = {"batch": 8, "epochs": 3, "print_every": 1, "lr": 0.05, "tensorboard": False}
+    usual: dict[str, Any] = {
+        "batch": 8,
+        "epochs": 3,
+        "print_every": 1,
+        "lr": 0.05,
+        "tensorboard": False,
+        "measure_s": 0,
+    }
     return nhwc.TrainSettings(**{**shape, **usual, **changes})
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import multiprocessing
 import signal
@@ -13,7 +14,7 @@ from typing import Any
 import pytest
 import torch
 from torch import nn
-from training.runs import certain, settings, train
+from training.runs import certain, settings, tiny, train
 
 import nhwc
 from nhwc.errors import DataError, ModelError, TrainingError
@@ -22,6 +23,7 @@ from nhwc.training.metrics import Sums, loss_of, means
 from nhwc.training.optimizers import make_optimizer
 from nhwc.training.randomness import random_state, set_random_state
 from nhwc.training.shares import PARTS, Stopwatch
+from nhwc.training.steps import require_gradients
 from nhwc.training.stopping import listening
 
 
@@ -333,3 +335,71 @@ def test_a_worker_that_is_killed_while_the_model_runs_is_not_the_models_fault() 
         DataError, match=r"a worker process of the loader ended \(DataLoader worker .* killed by signal"
     ):
         train(settings(workers=1), killing)
+
+
+def test_weights_that_are_no_numbers_after_the_last_step_are_never_kept(tmp_path: Path) -> None:
+    import numpy
+
+    faces = numpy.random.default_rng(0)  # none to evaluate on, which would tell
+    pictures, labels = faces.integers(0, 255, (32, 10, 10, 3), dtype="uint8"), faces.integers(0, 3, 32)
+    numpy.savez(tmp_path / "faces.npz", x_train=pictures, y_train=labels)
+    asked = {"data": str(tmp_path / "faces.npz"), "size": None, "folder": tmp_path}
+    train(settings(**asked, max_steps=2), certain)
+    before = (tmp_path / "last.pt").read_bytes()
+
+    def poisoned(classes: int) -> nn.Module:
+        made = certain(classes)
+        made[0].weight.register_hook(lambda gradient: gradient * float("inf"))
+        return made
+
+    with pytest.raises(
+        TrainingError, match=r"the weights are no numbers after epoch 0, step 3; try a lower lr.*is from before$"
+    ):
+        train(settings(**asked, max_steps=3, resume=True), poisoned)
+    assert (tmp_path / "last.pt").read_bytes() == before
+
+
+def test_parameters_without_a_gradient_are_named() -> None:
+    model = certain(3)
+    model[8].bias.requires_grad_(False)
+    model(torch.randn(2, 3, 10, 10)).sum().backward()
+    require_gradients(model)
+    model[1].weight.grad = model[1].bias.grad = None
+    with pytest.raises(
+        TrainingError, match=r"^the loss does not depend on 1.weight, 1.bias, so that .* set requires_grad=False on it"
+    ):
+        require_gradients(model)
+
+
+@pytest.mark.parametrize("problem", [None, KeyboardInterrupt])
+def test_random_state_and_modes_are_the_callers_again(problem: type[BaseException] | None) -> None:
+    import random
+
+    import numpy
+
+    model = tiny(3).eval()
+    model[1].train()
+
+    def stop(*_: object) -> None:
+        if problem is not None:
+            raise problem
+
+    model.register_forward_hook(stop)
+    modes = [each.training for each in model.modules()]
+    before = random_state(torch.device("cpu"))
+    first = (torch.rand(3).tolist(), random.random(), numpy.random.rand())
+    set_random_state(before, torch.device("cpu"))
+    with contextlib.suppress(KeyboardInterrupt):
+        nhwc.train(model, settings(max_steps=1, seed=9))
+    assert (torch.rand(3).tolist(), random.random(), numpy.random.rand()) == first
+    assert [each.training for each in model.modules()] == modes
+
+
+def test_a_device_that_holds_no_numbers() -> None:
+    with pytest.raises(TrainingError, match="device 'meta' cannot be used: it holds no numbers; name cpu or cuda"):
+        train(settings(device="meta"))
+
+
+@pytest.mark.parametrize("seed", [2**63 - 1, 2**32])
+def test_large_seeds(seed: int) -> None:
+    assert train(settings(seed=seed, max_steps=1)).steps

@@ -24,6 +24,8 @@ def train(
     sinks: objects that are told what happens, on rank 0, besides the log in ``settings.folder``: they have the methods
         of ``nhwc.training.Sink``. ``nhwc.training.TextLog(print)`` prints lines; without a sink nothing is printed.
 
+    Python's, numpy's and torch's random state, and the training mode of each module, are afterwards as before.
+
     Ctrl-C and SIGTERM end the run after the step it is in, with a checkpoint; then KeyboardInterrupt is raised. Raises
     TrainingError, CheckpointError, DataError and ModelError, each in one sentence.
 
@@ -40,6 +42,7 @@ def train(
             f"settings are of type {type(given).__name__}; pass nhwc.TrainSettings(data, ...), or for a "
             "Dataset of your own write a loop with nhwc.data.Loader"
         )
+    from nhwc.api.comparing import compare_formats
     from nhwc.training.run import run  # it loads torch.distributed, which no other verb needs
 
-    return run(model, settings, sinks)
+    return run(model, settings, sinks, compare_formats)

@@ -95,7 +95,7 @@ def optimize(
         sizes = batch_sizes(batches)
         others = [parse_input(text, "--shapes") for text in shapes]
         if save_plan is not None:
-            output.check_writable(save_plan)
+            output.check_writable(save_plan, "--save-plan")
         given = [load_plan(each) for each in plan] or None
         asked = preparation.request(
             target,

@@ -28,7 +28,7 @@ class File:
 
 
 def plan_files(paths: Sequence[Path], given: str | None, formats: Sequence[str]) -> list[File]:
-    """What to write, checked before any time is spent; missing folders are made.
+    """What to write, checked before any time is spent.
 
     given: --format, which overrules the endings. Raises TargetError for an unknown format or a path that cannot be
     written.
@@ -49,24 +49,21 @@ def plan_files(paths: Sequence[Path], given: str | None, formats: Sequence[str])
     return files
 
 
-def check_writable(path: Path) -> None:
-    """Raise TargetError where a file cannot be written; its folder is made."""
+def check_writable(path: Path, option: str = "-o") -> None:
+    """Raise TargetError where a file cannot be written. No command makes its folder: a mistyped path is told."""
+    blocking = next((folder for folder in path.parents if folder.is_file()), None)
+    if blocking is not None:
+        raise TargetError(f"{option} {path} cannot be written: a file stands where the folder {blocking} should be")
+    if not path.parent.exists():
+        raise TargetError(f"{option} {path}: there is no folder {path.parent}; make it, or correct the path")
     try:
-        path.parent.mkdir(parents=True, exist_ok=True)
         existed = path.exists()
         with path.open("a", encoding="utf-8"):
             pass
         if not existed:
             path.unlink()
     except OSError as error:
-        raise TargetError(f"-o {path} cannot be written: {_reason(path, error)}") from error
-
-
-def _reason(path: Path, error: OSError) -> str:
-    blocking = next((folder for folder in path.parents if folder.exists() and not folder.is_dir()), None)
-    if blocking is not None:
-        return f"a file stands where the folder {blocking} should be"
-    return error.strerror or str(error)
+        raise TargetError(f"{option} {path} cannot be written: {error.strerror or error}") from error
 
 
 def emit(
@@ -86,7 +83,7 @@ def emit(
         try:
             file.path.write_text(render(file.format), encoding="utf-8")
         except OSError as error:
-            raise TargetError(f"-o {file.path} cannot be written: {_reason(file.path, error)}") from error
+            raise TargetError(f"-o {file.path} cannot be written: {error.strerror or error}") from error
         say(f"wrote {file.path}")
 
 

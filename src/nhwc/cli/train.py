@@ -43,6 +43,9 @@ StdOption = Annotated[str | None, _option("--std", "Standard deviation per chann
 ChannelsLastOption = Annotated[
     str, _option("--channels-last", "The memory format of weights and batches.", "auto|true|false")
 ]
+MeasureOption = Annotated[
+    float, _option("--measure", "Of --channels-last auto: how long it may compare; 0 does not.", "SECONDS")
+]
 KernelsOption = Annotated[
     bool | None, _option("--kernels/--no-kernels", "nhwc's kernels; by default on in channels last.")
 ]
@@ -87,6 +90,7 @@ def train(
     mean: MeanOption = None,
     std: StdOption = None,
     channels_last: ChannelsLastOption = "auto",
+    measure_s: MeasureOption = 20.0,
     kernels: KernelsOption = None,
     compile_: CompileOption = False,
     amp: AmpOption = None,

@@ -15,12 +15,9 @@ import warnings
 from collections.abc import Iterator
 from typing import Any, TextIO
 
+from nhwc.inference.turns import TURNS
+
 _LOGGERS = ("torch.fx.experimental.symbolic_shapes", "torch.export", "torch._export", "torch._dynamo")
-
-
-#: Streams, loggers and filters of warnings are the whole process's: two threads must not put back each other's. And
-#: torch.export gives the model fake parameters meanwhile: who runs or copies the model for the engine takes this too.
-ALONE = threading.RLock()
 
 
 class _OneThreads:
@@ -40,9 +37,9 @@ class _OneThreads:
 def held_back() -> Iterator[None]:
     """Keep this thread's lines on stderr until the block ends: they follow where it succeeds, and are dropped else.
 
-    Warnings are ignored meanwhile. Another thread that comes waits until this one has ended.
+    Warnings are ignored meanwhile. Streams, loggers and filters are the whole process's: a thread that comes waits.
     """
-    with ALONE, warnings.catch_warnings():
+    with TURNS.alone(), warnings.catch_warnings():
         warnings.simplefilter("ignore")
         yield from _kept_apart()
 

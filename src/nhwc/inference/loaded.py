@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -14,6 +13,7 @@ from torch.utils import _pytree as pytree
 from nhwc.inference.building import Plan
 from nhwc.inference.graph import Graph
 from nhwc.inference.run import Runner
+from nhwc.inference.turns import Lock
 
 
 @dataclass(frozen=True)
@@ -45,7 +45,7 @@ class Loaded:
         self.exact, self.build_s, self.has_weights = exact, build_s, False
         self.plans: dict[int, Plan] = {}
         self.runners: dict[int, Runner] = {}
-        self._lock = threading.Lock()
+        self._lock = Lock()
 
     @cached_property
     def example(self) -> list[torch.Tensor]:

@@ -81,12 +81,14 @@ def contents_for(
     require_example(args, kwargs)
     make = _Making(model, wishes, origin, progress)
     asked = [(each, kwargs) for each in (tuple(args), *require_further(wishes.shapes))]
-    made = tuple(make.built(*each) for each in asked)
-    _warn_of_slow_dtypes(model)
-    filled_up = [resized((args, kwargs), batch) for batch in sizes_to_build((args, kwargs), wishes.batches)]
-    buckets = tuple(make.built(*each) for each in filled_up)
-    errors = [make.settled(one, *each) for one, each in zip((*made, *buckets), (*asked, *filled_up), strict=True)]
-    make.chooser.measured.save()
+    try:
+        made = tuple(make.built(*each) for each in asked)
+        _warn_of_slow_dtypes(model)
+        filled_up = [resized((args, kwargs), batch) for batch in sizes_to_build((args, kwargs), wishes.batches)]
+        buckets = tuple(make.built(*each) for each in filled_up)
+        errors = [make.settled(one, *each) for one, each in zip((*made, *buckets), (*asked, *filled_up), strict=True)]
+    finally:
+        make.chooser.measured.save()  # what was measured until a failure or an interrupt spares the next build
     return Contents(made, buckets, worst(errors), target or type(model).__name__, origin)
 
 

@@ -12,9 +12,9 @@ from torch.utils import _pytree as pytree
 from nhwc.engine_report import MOST_TIMES, Accuracy
 from nhwc.inference.building import inexact_items, own_error, relative_error, runner
 from nhwc.inference.callers import first_line
-from nhwc.inference.held_back import ALONE
 from nhwc.inference.narrowing import error_floor
 from nhwc.inference.specialization import Specialization
+from nhwc.inference.turns import TURNS
 from nhwc.progress import Progress
 
 #: Relative. Rounding stays far below; another scale, weight or operator does not.
@@ -36,7 +36,7 @@ def settle(
     flat = pytree.tree_leaves((tuple(args), dict(kwargs)))
     with torch.no_grad():
         try:
-            with ALONE:
+            with TURNS.shared():
                 exact = _tensors(_in_float64(model, args, kwargs))
         except Exception as error:  # noqa: BLE001 whatever the user's code raises in float64
             return Accuracy(float("nan"), float("nan"), (), f"the model does not run in float64: {first_line(error)}")
@@ -76,7 +76,7 @@ def agrees(
 def _eager(model: torch.nn.Module, args: Sequence[Any], kwargs: Mapping[str, Any]) -> list[torch.Tensor]:
     """The model's own outputs, while no other thread exports it."""
     copies = pytree.tree_map(_cloned, (tuple(args), dict(kwargs)))  # a model may write into its input
-    with ALONE:
+    with TURNS.shared():
         return _tensors(model(*copies[0], **copies[1]))
 
 

@@ -5,7 +5,8 @@ Spatial tuples have an entry per spatial dimension: two for images, three for vo
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from typing import Literal
 
 import torch
@@ -80,12 +81,22 @@ class AdaptivePool:
 class Resample:
     """Nearest, bilinear or trilinear interpolation to the output's size.
 
-    scales: what the user gave, one per spatial dimension, None where only the size was given.
+    scales: what the user gave, one per spatial dimension, None where the size decides.
     """
 
     mode: Literal["nearest", "linear"]
     align_corners: bool
     scales: tuple[float | None, ...]
+
+    def without_doubt(self, before: Sequence[int], after: Sequence[int]) -> Resample:
+        """Without scales where they and the sizes tell different nearest neighbours, and some kernels of torch go by
+        the sizes: where those stay or double.
+        """
+        kept = tuple(
+            None if scale and grown in {size, 2 * size} and scale * size != grown else scale
+            for size, grown, scale in zip(before, after, self.scales, strict=True)
+        )
+        return self if self.mode == "linear" or kept == self.scales else replace(self, scales=kept)
 
 
 #: One operation of an elementwise chain. "input" reads operand ``index``; the others are functions of earlier results.

@@ -13,6 +13,7 @@ from nhwc.errors import EngineError
 from nhwc.inference.callers import first_line, stack_level
 from nhwc.inference.signature_text import arguments_text, dtype_text, is_tensor_entry, signature_text
 from nhwc.inference.specialization import Signature, signature_of
+from nhwc.inference.turns import TURNS
 
 
 def built_for_text(signatures: Iterable[Signature], in_spec: pytree.TreeSpec) -> str:
@@ -51,7 +52,7 @@ class OtherInputs:
     def run(self, model: torch.nn.Module) -> Any:
         """The original model's outputs. Raises EngineError, from the model's own error, where it does not take them."""
         try:
-            with torch.no_grad():
+            with torch.no_grad(), TURNS.shared():
                 return model(*self.args, **self.kwargs)
         except Exception as error:
             remedy = self._conversion() or "give it inputs like the example's"

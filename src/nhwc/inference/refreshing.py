@@ -5,7 +5,6 @@ from __future__ import annotations
 import copy
 import ctypes
 import operator
-import threading
 from collections.abc import Callable, Iterator, Sequence
 from itertools import zip_longest
 from typing import Any
@@ -24,6 +23,7 @@ from nhwc.inference.items import Item
 from nhwc.inference.loaded import Loaded
 from nhwc.inference.specialization import Specialization, graph_of
 from nhwc.inference.steps.registry import Candidate, Request
+from nhwc.inference.turns import Lock
 from nhwc.progress import quiet
 
 
@@ -56,7 +56,7 @@ def refreshed(of: Specialization | Loaded, model: torch.nn.Module) -> Specializa
         fresh.strides = {values[value]: strides for value, strides in of.strides.items()}
         fresh.learned = {nodes[node]: strides for node, strides in of.learned.items()}
         fresh.plans, fresh.runners = {}, {}
-        fresh._lock = threading.Lock()
+        fresh._lock = Lock()
         for threads, old in list(of.plans.items()):  # a call on another number of threads may add one meanwhile
             made = plan(graph, fresh.strides, threads, of.exact, fresh.learned)
             made.exact |= {nodes[node] for node in old.exact}

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
@@ -18,6 +17,7 @@ from nhwc.inference.graph import Graph, Node
 from nhwc.inference.importing import imported
 from nhwc.inference.passes import simplify
 from nhwc.inference.run import Runner, learned_strides
+from nhwc.inference.turns import Lock
 from nhwc.progress import Progress
 
 Signature = tuple[Any, ...]
@@ -103,7 +103,7 @@ class Specialization:
         self.learned: dict[Node, tuple[int, ...]] = {}
         self.joined: list[tuple[int, ...]] = []
         self.build_s = time.perf_counter() - began
-        self._lock = threading.Lock()
+        self._lock = Lock()
 
     def ready(self, threads: int) -> Runner:
         """The runner for a number of threads, made at its first use."""

@@ -9,7 +9,7 @@ from nhwc.training.settings import TrainSettings
 from nhwc.training.spelling import spelled
 
 #: Settings that say where and how a run shows itself, not what it learns.
-_OUTSIDE = "folder resume evaluate_only device workers print_every save_every tensorboard".split()
+_OUTSIDE = "folder resume evaluate_only measure_s device workers print_every save_every tensorboard".split()
 
 #: What an evaluation depends on, besides the weights.
 _JUDGED = "arch data evaluate samples classes size mean std seed amp".split()

@@ -42,6 +42,8 @@ def device_of(settings: TrainSettings, world: distributed.World) -> torch.device
     """The device of this rank, tried out. Raises TrainingError where it cannot be used."""
     try:
         device = torch.device(settings.device)
+        if device.type == "meta":
+            raise RuntimeError("it holds no numbers; name cpu or cuda")
         if device.type == "cuda" and ":" not in settings.device and world.size > 1:
             device = torch.device("cuda", world.local_rank)
         torch.empty(1, device=device)

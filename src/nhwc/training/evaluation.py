@@ -26,16 +26,25 @@ Advance = Callable[[str, int, int], None]
 
 
 @contextmanager
-def evaluating(model: nn.Module) -> Iterator[None]:
-    """Evaluation mode and no gradients inside; each module's own mode is back afterwards."""
+def same_modes(model: nn.Module) -> Iterator[None]:
+    """Each module is in training or evaluation mode afterwards as it was before."""
     modes = [(module, module.training) for module in model.modules()]
-    model.eval()
     try:
-        with torch.no_grad():
-            yield
+        yield
     finally:
         for module, mode in modes:
             module.training = mode
+
+
+@contextmanager
+def evaluating(model: nn.Module) -> Iterator[None]:
+    """Evaluation mode and no gradients inside; each module's own mode is back afterwards."""
+    try:
+        with same_modes(model), torch.no_grad():
+            model.eval()
+            yield
+    finally:
+        for module in model.modules():
             if isinstance(module, FSDPModule):
                 module.reshard()  # without a backward it would hold the whole parameters from here on
 

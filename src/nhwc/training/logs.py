@@ -180,11 +180,7 @@ def open_sinks(settings: TrainSettings, update: int, classes: Sequence[str]) -> 
 
     Raises TrainingError.
     """
-    if settings.evaluate_only:
-        return []
-    if settings.folder is None:
-        if settings.tensorboard:
-            raise TrainingError(f"{spelled('tensorboard')} needs a folder to write to; name one as {spelled('folder')}")
+    if settings.evaluate_only or settings.folder is None:
         return []
     own: list[Sink] = [JsonFile(settings.folder / "log.jsonl", settings.as_plain(), update, classes)]
     if settings.tensorboard or (settings.tensorboard is None and installed()):

@@ -10,8 +10,10 @@ from nhwc import kernels
 from nhwc.errors import TrainingError, printable
 from nhwc.training import ranks
 from nhwc.training.agreement import Agreement
+from nhwc.training.choosing import Choice
 from nhwc.training.context import Context
 from nhwc.training.evaluation import Judge
+from nhwc.training.finding import Found
 from nhwc.training.logs import Sinks, open_sinks
 from nhwc.training.optimizers import make_optimizer
 from nhwc.training.persistence import Memory
@@ -32,8 +34,8 @@ from nhwc.training.stopping import Stopping
 class Training:
     """One run on one rank."""
 
-    def __init__(self, prepared: Prepared, sources: Sources, context: Context) -> None:
-        self._prepared, self._sources, self._context = prepared, sources, context
+    def __init__(self, prepared: Prepared, choice: Choice, sources: Sources, context: Context) -> None:
+        self._prepared, self._choice, self._sources, self._context = prepared, choice, sources, context
         self._settings = settings = context.settings
         self._batches = loader(sources, context, training=True)
         self._steps = math.ceil(len(self._batches) / settings.accumulate)
@@ -69,9 +71,12 @@ class Training:
         self._tell = Sinks(())
         seed_everything(settings.seed + context.world.rank)  # from here on ranks draw their own numbers
 
-    def run(self, sinks: Sequence[Sink]) -> TrainReport:
-        """Go on from where the last checkpoint says, to the end; ``sinks`` and the run's own logs are told."""
-        notes = self._restore()
+    def run(self, found: Found | None, notes: Sequence[str], sinks: Sequence[Sink]) -> TrainReport:
+        """Go on from the checkpoint that was found, to the end; ``sinks`` and the run's own logs are told.
+
+        notes: sentences on what came before.
+        """
+        notes = [*notes, *([] if found is None else self._restore(found))]
         first = self._context.world.rank == 0
         self._tell = Sinks([*sinks, *self._own_sinks()] if first else [])
         try:
@@ -91,23 +96,20 @@ class Training:
     def _own_sinks(self) -> list[Sink]:
         return open_sinks(self._settings, self._place.update, self._sources.names)
 
-    def _restore(self) -> list[str]:
-        found = self._memory.find()
-        if found is None:
-            return []
-        state, said = found
+    def _restore(self, found: Found) -> list[str]:
+        state = found.state
         self._place, notes = self._memory.restore(state)
         self._evaluation = None if state["evaluation"] is None else EvaluationRecord(**state["evaluation"])
         self._best = state["best_top1"]
         if self._judge is not None and self._settings.evaluate_only:
             self._judge.averaged = state["average"] is not None
-        return [said, *notes]
+        return [found.said, *notes]
 
     def _introduction(self) -> list[str]:
         prepared, sources, settings = self._prepared, self._sources, self._settings
         judged = 0 if sources.evaluation is None else len(sources.evaluation)
         format_, kernels_ = prepared.memory_format.replace("_", " "), "on" if prepared.kernels else "off"
-        first = f"weights and batches in {format_} ({prepared.why}), nhwc's kernels {kernels_}"
+        first = f"weights and batches in {format_} ({self._choice.why}), nhwc's kernels {kernels_}"
         if settings.evaluate_only:
             return [first, f"{judged} images of {sources.classes} classes to evaluate on"]
         images = f"{len(sources.training)} images of {sources.classes} classes to train on, {judged} to evaluate on"
@@ -115,6 +117,7 @@ class Training:
         if self._context.world.size == 1 and (settings.fsdp or settings.sync_batch_norm):
             two = f"{spelled('fsdp')} and {spelled('sync_batch_norm')}"
             lines.append(f"there is one process: {two} change nothing; start several with torchrun")
+        lines += self._choice.notes
         if settings.folder is None:
             lines.append("no folder is named: nothing will be kept")
         return lines

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import os
 from dataclasses import asdict
-from pathlib import Path
 from typing import Any
 
 import torch
@@ -12,13 +10,14 @@ import torch
 from nhwc import distributed
 from nhwc.errors import CheckpointError, NhwcError
 from nhwc.training import ranks
-from nhwc.training.checkpoints import Checkpoints, read
+from nhwc.training.checkpoints import Checkpoints
 from nhwc.training.comparison import hint_on_model, note_on_classes, note_on_settings
 from nhwc.training.context import Context
+from nhwc.training.finding import job
 from nhwc.training.optimizers import apply_settings
 from nhwc.training.precision import Precision
 from nhwc.training.preparation import Prepared
-from nhwc.training.progress import EpochNumbers, Place, plain
+from nhwc.training.progress import EpochNumbers, Place, plain, require_numbers
 from nhwc.training.randomness import random_state, seed_everything, set_random_state
 from nhwc.training.records import EvaluationRecord
 from nhwc.training.spelling import spelled
@@ -52,10 +51,15 @@ class Memory:
         self.checkpoints = None if self._settings.folder is None else Checkpoints(self._settings.folder)
 
     def save(self, place: Place, evaluation: EvaluationRecord | None, best_top1: float | None, *, best: bool) -> None:
-        """Write a checkpoint; all ranks call it. Raises CheckpointError on all of them where rank 0 cannot."""
+        """Write a checkpoint; all ranks call it. Raises CheckpointError on all of them where rank 0 cannot.
+
+        Raises TrainingError, also without a folder, where losses or weights are no numbers: the last step's weights are
+        in no loss yet.
+        """
+        self._numbers.require_finite(place, self.kept())
+        require_numbers(self._prepared.core, place, self.kept())
         if self.checkpoints is None:
             return
-        self._numbers.require_finite(place, self.kept())
         average = self._prepared.average
         state = {
             "settings": self._settings.as_plain(),
@@ -70,7 +74,8 @@ class Memory:
             "ranks": ranks.everyones({"random": random_state(self._device), "sums": self._numbers.own_state()}),
             "evaluation": None if evaluation is None else asdict(evaluation),
             "best_top1": best_top1,
-            "job": _job(),
+            "job": job(),
+            "memory_format": self._prepared.memory_format,
         }
         problem = ""
         if self._world.rank == 0:
@@ -85,44 +90,6 @@ class Memory:
     def kept(self) -> bool:
         """Whether there is a checkpoint of the run."""
         return self.checkpoints is not None and self.checkpoints.exist()
-
-    def find(self) -> tuple[dict[str, Any], str] | None:
-        """The state to go on from, with a sentence that says so; None where the run begins. All ranks call it.
-
-        A run that torchrun starts anew, after it lost a process, goes on unasked. Raises CheckpointError where the
-        folder holds another run, and where the checkpoint cannot be read.
-        """
-        found: tuple[dict[str, Any], str] | str | None = None
-        if self._world.rank == 0:
-            try:
-                found = self._look()
-            except NhwcError as error:
-                found = str(error)
-        found = ranks.firsts(found)
-        if isinstance(found, str):
-            raise CheckpointError(found)
-        return found
-
-    def _look(self) -> tuple[dict[str, Any], str] | None:
-        resume, doing = self._settings.resume, "evaluating" if self._settings.evaluate_only else "going on from"
-        if self.checkpoints is not None and not self._settings.evaluate_only:
-            self.checkpoints.prepare()
-        there = self.kept()
-        if there and self.checkpoints is not None and (resume is True or _restarts() > 0):
-            state, path, said = self.checkpoints.load()
-            if resume is True or state["job"] == _job():
-                return state, said or f"{doing} {path}"
-        own = isinstance(resume, Path) and resume.resolve().parent == (self._settings.folder or Path()).resolve()
-        if isinstance(resume, Path) and (own or not there or self._settings.evaluate_only):
-            return read(resume), f"{doing} {resume}"
-        if self._settings.evaluate_only:
-            raise CheckpointError(f"no checkpoint in {self._settings.folder}: there is nothing to evaluate")
-        if there:
-            raise CheckpointError(
-                f"{self._settings.folder} holds the checkpoints of an earlier run; go on from them with "
-                f"{spelled('resume')}, or name another folder"
-            )
-        return None
 
     def restore(self, state: dict[str, Any]) -> tuple[Place, list[str]]:
         """Put everything back on this rank; returns the place, and sentences on what is not as it was.
@@ -179,13 +146,3 @@ class Memory:
         own = sum(one["sums"] for one in each) if rank == 0 else torch.zeros_like(each[0]["sums"])
         self._numbers.load(state["numbers"], own)
         return [f"the checkpoint is from {len(each)} processes, now {self._world.size}: random numbers start afresh"]
-
-
-def _restarts() -> int:
-    """How often torchrun has started this job anew."""
-    return int(os.environ.get("TORCHELASTIC_RESTART_COUNT", "0"))
-
-
-def _job() -> str:
-    """What stays the same as long as torchrun restarts a job: its id, and the process that starts this one."""
-    return f"{os.environ.get('TORCHELASTIC_RUN_ID', '')}:{os.getppid()}"

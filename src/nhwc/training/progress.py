@@ -7,6 +7,8 @@ from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 import torch
+from torch import nn
+from torch.distributed.tensor import DTensor
 
 from nhwc.errors import TrainingError
 from nhwc.training import ranks
@@ -112,10 +114,22 @@ def no_number(loss: float, place: Place, kept: bool, only_evaluated: bool = Fals
         return TrainingError(
             f"the loss is {loss}: the checkpoint gives no numbers; evaluate an earlier one, or without amp"
         )
-    return TrainingError(
-        f"the loss is {loss} at epoch {place.epoch}, step {place.step}; try a lower {spelled('lr')}, a warm-up, or "
-        f"bf16 for fp16{'; the last checkpoint is from before' if kept else ''}"
-    )
+    return TrainingError(f"the loss is {loss} at epoch {place.epoch}, step {place.step}; {_remedies(kept)}")
+
+
+def _remedies(kept: bool) -> str:
+    before = "; the last checkpoint is from before" if kept else ""
+    return f"try a lower {spelled('lr')}, a warm-up, or bf16 for fp16{before}"
+
+
+def require_numbers(model: nn.Module, place: Place, kept: bool) -> None:
+    """Raise TrainingError, on all ranks, where a parameter that learns is nan or infinite; ``kept`` as above."""
+    own = [each.to_local() if isinstance(each, DTensor) else each for each in model.parameters() if each.requires_grad]
+    wrong = [~each.detach().isfinite().all() for each in own if each.is_floating_point()]
+    if wrong and float(ranks.total(torch.stack(wrong).any().float())):
+        raise TrainingError(
+            f"the weights are no numbers after epoch {place.epoch}, step {place.step}; {_remedies(kept)}"
+        )
 
 
 def plain(place: Place) -> dict[str, int]:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import random
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import torch
@@ -41,6 +43,19 @@ def _set_numpy_state(state: list[Any]) -> None:
         return
     name, keys, place, has_gauss, cached = state
     numpy.random.set_state((name, numpy.array(keys, dtype=numpy.uint32), place, has_gauss, cached))
+
+
+@contextmanager
+def own_random_state() -> Iterator[None]:
+    """Random numbers drawn and generators seeded inside the block leave those behind it as they would have been."""
+    before = random_state(torch.device("cpu"))
+    on_gpus = torch.cuda.get_rng_state_all() if torch.cuda.is_initialized() else []  # type: ignore[no-untyped-call]
+    try:
+        yield
+    finally:
+        set_random_state(before, torch.device("cpu"))
+        if on_gpus:
+            torch.cuda.set_rng_state_all(on_gpus)
 
 
 def seed_everything(seed: int) -> None:

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any, TypeVar
 
 import torch
 import torch.distributed as distributed
 from torch import Tensor
+
+from nhwc.errors import NhwcError, TrainingError
 
 T = TypeVar("T")
 
@@ -16,6 +19,32 @@ def is_lost(error: Exception) -> bool:
     """Whether another process of the run has ended, and the collective that waited for it raised this."""
     words = str(error)
     return isinstance(error, RuntimeError) and several() and ("gloo" in words.lower() or "NCCL" in words)
+
+
+@contextmanager
+def failing_together() -> Iterator[None]:
+    """What one rank raises inside the block, all ranks raise behind it; inside, no rank waits for another.
+
+    A rank that did not fail itself names the first that did: in a TrainingError where that raised an NhwcError, in a
+    RuntimeError for any other fault.
+    """
+    own: Exception | None = None
+    try:
+        yield
+    except Exception as error:  # noqa: BLE001 - raised again below
+        own = error
+    if several():
+        told = everyones(
+            None if own is None else (isinstance(own, NhwcError), f"{type(own).__name__}: {own}", str(own))
+        )
+        failed = next(((rank, each) for rank, each in enumerate(told) if each is not None), None)
+        if own is None and failed is not None:
+            rank, (known, whole, sentence) = failed
+            if known:
+                raise TrainingError(f"rank {rank} ended the run: {sentence}")
+            raise RuntimeError(f"rank {rank} ended the run: {whole}")
+    if own is not None:
+        raise own
 
 
 def size() -> int:

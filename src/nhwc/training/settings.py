@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, fields
 from pathlib import Path
@@ -23,9 +24,20 @@ WORDS: dict[str, tuple[str, ...]] = {
 #: Settings that must be at least this much.
 _AT_LEAST: dict[str, float] = {
     **dict.fromkeys("epochs batch accumulate size decay_every max_steps samples print_every save_every".split(), 1),
-    **dict.fromkeys("workers seed warmup_epochs momentum weight_decay lr".split(), 0),
+    **dict.fromkeys("workers seed measure_s warmup_epochs momentum weight_decay lr".split(), 0),
     "classes": 2,
 }
+#: Settings that are numbers with a fraction; all others are whole.
+_FRACTIONS = "measure_s warmup_epochs momentum weight_decay lr".split()
+#: The most that a setting may be: what 32 bits hold, but for these.
+_AT_MOST: dict[str, float] = {
+    **dict.fromkeys(_FRACTIONS, sys.float_info.max),
+    "seed": 2**63 - 1,
+    "workers": 1024,
+    "measure_s": 600,
+}
+_MOST_WHOLE = 2**31 - 1
+_MAY_BE_NONE = ("size", "max_steps", "save_every")
 
 
 @dataclass(frozen=True)
@@ -41,7 +53,8 @@ class TrainSettings:
     evaluate: a folder or .npz to evaluate on, where DATA has none of its own; augment: random crops and flips.
     mean, std: per channel, of images scaled to 0 to 1; None: ImageNet's for three channels, else 0.5.
     max_steps: end after so many optimizer steps, epochs notwithstanding.
-    channels_last: "true", "false" (contiguous from the loader on) or "auto" (true where the model has convolutions).
+    channels_last: "true", "false" (contiguous from the loader on) or "auto": true where the model has convolutions,
+    unless training steps on copies of it, measured within about measure_s seconds, prove it slower; 0 measures nothing.
     kernels: nhwc's kernels on; None: in channels last, unless compiled. compile: torch.compile.
     amp: "bf16" or "fp16" (with loss scaling).
     lr: of the schedule's top; warmup_epochs: it rises linearly to there first. decay_every: epochs between two steps
@@ -69,6 +82,7 @@ class TrainSettings:
     std: tuple[float, ...] | None = None
     max_steps: int | None = None
     channels_last: str = "auto"
+    measure_s: float = 20.0
     kernels: bool | None = None
     compile: bool = False
     amp: str | None = None
@@ -101,9 +115,7 @@ class TrainSettings:
         for name, words in WORDS.items():
             self._require_word(name, words)
         for name, least in _AT_LEAST.items():
-            value = getattr(self, name)
-            if value is not None and not (isinstance(value, int | float) and value >= least):
-                raise TrainingError(f"{spelled(name)} is {value!r}; it must be a number of at least {least}")
+            self._require_number(name, least)
         self._require_shares()
         self._require_together()
 
@@ -123,10 +135,24 @@ class TrainSettings:
         if not (value in words or (value is None and optional)):
             raise TrainingError(f"{spelled(name)} {value!r} is unknown; use {', '.join(words[:-1])} or {words[-1]}")
 
+    def _require_number(self, name: str, least: float) -> None:
+        value = getattr(self, name)
+        if value is None and name in _MAY_BE_NONE:
+            return
+        whole = name not in _FRACTIONS
+        most = _AT_MOST.get(name, _MOST_WHOLE)
+        kinds = (int,) if whole else (int, float)
+        if isinstance(value, bool) or not isinstance(value, kinds) or not least <= value <= most:
+            kind = "a whole number" if whole else "a finite number"
+            bound = f"of at least {least}" + (f" and at most {most}" if most < sys.float_info.max else "")
+            raise TrainingError(f"{spelled(name)} is {value!r}; it must be {kind} {bound}")
+
     def _require_shares(self) -> None:
         for name, low, high in (("label_smoothing", 0, 1), ("ema", 0, 1), ("decay", 0, 1)):
             value = getattr(self, name)
-            if value is not None and not low <= value < high:
+            if name == "ema" and value is None:
+                continue
+            if isinstance(value, bool) or not isinstance(value, int | float) or not low <= value < high:
                 raise TrainingError(f"{spelled(name)} is {value}; it must be at least {low} and less than {high}")
         for name, least in (("mean", "at least"), ("std", "above")):
             values = getattr(self, name)
@@ -155,6 +181,8 @@ class TrainSettings:
                 f"{spelled('resume')} and {spelled('save_every')} need a folder with checkpoints; name one as "
                 f"{spelled('folder')}"
             )
+        if self.folder is None and self.tensorboard and not self.evaluate_only:
+            raise TrainingError(f"{spelled('tensorboard')} needs a folder to write to; name one as {spelled('folder')}")
         if self.evaluate_only and not self.resume:
             raise TrainingError(
                 f"{spelled('evaluate_only')} needs a checkpoint to evaluate; name it as {spelled('resume')}"

@@ -78,6 +78,10 @@ class Stopwatch:
             self.seconds[part] += end - begin if isinstance(begin, float) else _elapsed_s(begin, end)
         self._pending.clear()
 
+    def forget(self) -> None:
+        """Leave out what is pending."""
+        self._pending.clear()
+
     def watch(self, model: nn.Module) -> None:
         """Learn of every gradient of ``model``, so that communication can be told from computing."""
         for parameter in model.parameters():

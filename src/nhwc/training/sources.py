@@ -137,21 +137,29 @@ def _bring_to(evaluation: Any, channels: int, size: int, whole: bool) -> None:
         evaluation.transform = data.eval_transform(size, resize=size if whole else None)
 
 
+def require_enough(sources: Sources, context: Context) -> None:
+    """Raise TrainingError where there are too few images for a batch, or statistics of other channels."""
+    settings, size = context.settings, context.world.size
+    count = len(sources.training)
+    if count < settings.batch * size:
+        raise TrainingError(
+            f"{settings.data} has {count} images, fewer than one batch of {settings.batch * size}; "
+            f"give {spelled('batch')} {max(count // size, 1)} or less"
+        )
+    if sources.evaluation is not None and len(sources.evaluation) < size:
+        judged = len(sources.evaluation)
+        raise TrainingError(f"{judged} images to evaluate on are fewer than the {size} processes; give more")
+    sources.statistics(settings)
+
+
 def loader(sources: Sources, context: Context, *, training: bool) -> data.Loader:
     """This rank's batches of the data to train on, or of that to evaluate on.
 
     Training batches are all of one size: the rest of an epoch is left out, unreadable pictures are replaced. Evaluation
-    sees every readable picture once. Raises TrainingError where there are too few images.
+    sees every readable picture once.
     """
     settings, size = context.settings, context.world.size
     dataset = sources.training if training else sources.evaluation
-    if training and len(dataset) < settings.batch * size:
-        raise TrainingError(
-            f"{settings.data} has {len(dataset)} images, fewer than one batch of {settings.batch * size}; "
-            f"give {spelled('batch')} {max(len(dataset) // size, 1)} or less"
-        )
-    if len(dataset) < size:
-        raise TrainingError(f"{len(dataset)} images to evaluate on are fewer than the {size} processes; give more")
     mean, std = sources.statistics(settings)
     return data.Loader(
         dataset,

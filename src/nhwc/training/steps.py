@@ -6,7 +6,8 @@ from collections.abc import Iterator
 from contextlib import nullcontext
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
+from torch.nn.parallel import DistributedDataParallel
 
 from nhwc import distributed
 from nhwc.errors import TrainingError
@@ -17,6 +18,8 @@ from nhwc.training.precision import Precision
 from nhwc.training.preparation import Prepared
 from nhwc.training.settings import TrainSettings
 from nhwc.training.shares import Stopwatch
+
+_MOST_NAMED = 5
 
 
 class Stepper:
@@ -65,4 +68,17 @@ class Stepper:
             self._watch.mark("forward")
             self._precision.backward(loss / count if count > 1 else loss)
         self._watch.mark_backward()
+        if last and isinstance(model, DistributedDataParallel):
+            require_gradients(model.module)
         self._sums.add(logits, targets, loss)
+
+
+def require_gradients(model: nn.Module) -> None:
+    """Raise TrainingError where a parameter got no gradient: ranks then did not exchange those beside it either."""
+    names = [name for name, each in model.named_parameters() if each.requires_grad and each.grad is None]
+    if names:
+        more = f" and {len(names) - _MOST_NAMED} more" if len(names) > _MOST_NAMED else ""
+        raise TrainingError(
+            f"the loss does not depend on {', '.join(names[:_MOST_NAMED])}{more}, so that the ranks cannot exchange "
+            "gradients; take what is unused out of the model, or set requires_grad=False on it before the run"
+        )

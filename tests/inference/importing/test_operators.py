@@ -198,3 +198,17 @@ def test_powers_of_what_has_no_root(exponent: float) -> None:
     result, expected = fast(Of(lambda x: x**exponent), x)(x), x**exponent
     torch.testing.assert_close(result, expected, equal_nan=True)
     assert torch.equal(result.signbit() & ~result.isnan(), expected.signbit() & ~expected.isnan())
+
+
+@pytest.mark.parametrize("given", [torch.contiguous_format, torch.channels_last_3d], ids=str)
+@pytest.mark.parametrize("scale", [1.3, 2.3])
+def test_scales_that_torch_follows_in_one_format_alone(given: torch.memory_format, scale: float) -> None:
+    x = picture(2, 6, 3, 3, 3).contiguous(memory_format=given)
+    model = Of(lambda x: F.interpolate(x.relu(), scale_factor=scale))
+    assert torch.equal(fast(model, x)(x), model(x))
+
+
+def test_scales_that_torch_follows_in_large_images_alone() -> None:
+    model = Of(lambda x: F.interpolate(x, scale_factor=1.009))
+    for x in (picture(1, 3, 4, 4), picture(1, 3, 100, 100)):
+        assert torch.equal(fast(model, x)(x), model(x))

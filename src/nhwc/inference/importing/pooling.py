@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from typing import Any, Literal
 
+import torch
 from torch.fx import Node as FxNode
 
 from nhwc.inference.graph import Value
@@ -113,4 +115,17 @@ def _resample(
     if not _pictures(x, count):
         return None
     known = (None,) * count if scales is None else tuple(scales)
-    return build.emit(Resample(mode, bool(given.get("align_corners", False)), known), [x], node)
+    work = Resample(mode, bool(given.get("align_corners", False)), known)
+    return build.emit(_settled(work, node), [x], node)
+
+
+def _settled(work: Resample, node: FxNode) -> Resample:
+    """Without the scales that torch does not follow: some of its kernels do, by the input's size and format."""
+    x, size = node.all_input_nodes[0].meta["val"], list(node.meta["val"].shape[2:])
+    plain = work.without_doubt(x.shape[2:], size)
+    if plain is work:
+        return work
+    numbers = torch.arange(math.prod(x.shape), dtype=torch.float64, device="cpu").view(x.shape)
+    asked = torch.empty_strided(x.shape, x.stride(), dtype=x.dtype, device="cpu").copy_(numbers)
+    nearest = torch.ops.aten.upsample_nearest2d if len(size) == 2 else torch.ops.aten.upsample_nearest3d
+    return plain if torch.equal(nearest(asked, size, *work.scales), nearest(asked, size, *plain.scales)) else work

@@ -62,9 +62,11 @@ def read(path: Path, here: Origin, chooser: Callable[[], Chooser], progress: Pro
     contents, runs_here = load_document(document, files.FORMAT, {VERSION: load}, remedy=remedy)
     if not runs_here:
         found = chooser()
-        for each in (*contents.specializations, *contents.buckets):
-            _retune(each, found, progress)
-        found.measured.save()
+        try:
+            for each in (*contents.specializations, *contents.buckets):
+                _retune(each, found, progress)
+        finally:
+            found.measured.save()
     loaded: Contents = contents
     return loaded
 

@@ -58,14 +58,9 @@ def nearest(inputs: int, outputs: int, scale: float | None) -> Positions:
     >>> nearest(3, 6, None).low.tolist()
     [0, 0, 1, 1, 2, 2]
     """
-    steps = torch.arange(outputs, device="cpu")
-    if outputs == 2 * inputs:
-        low = steps // 2
-    elif outputs == inputs:
-        low = steps
-    else:
-        step = _single(1.0 / scale) if scale else _single(float(inputs)) / outputs
-        low = (steps.float() * step).floor().long().clamp_(max=inputs - 1)
+    step = _single(1.0 / scale) if scale else _single(float(inputs)) / outputs
+    steps = torch.arange(outputs, device="cpu").float()
+    low = (steps * step).floor().long().clamp_(max=inputs - 1)
     return Positions(low, low, torch.zeros(outputs, dtype=torch.float32, device="cpu"))
 
 

@@ -45,7 +45,8 @@ def accuracy_text(report: EngineReport) -> str:
     if found.reason:
         return f"not compared with float64: {visible(found.reason)}"
     verdict = "within" if found.holds else "outside"
-    off = f"; Winograd was given up in {visible(modules_text(found.switched_off))}" if found.switched_off else ""
+    gone = visible(modules_text(found.switched_off)) if found.switched_off else ""
+    off = f"; less exact algorithms were given up in {gone}" if gone else ""
     return (
         f"error {found.error:.2g} against float64, eager's own {found.eager_error:.2g}: {verdict} the bound of "
         f"{found.bound:.2g}{off}"
