@@ -1,8 +1,9 @@
 """Times that were measured on this machine, kept between processes in one JSON file per machine and library.
 
 The format: {"format": ..., "version": ..., "machine": ..., "times": {what: {label: milliseconds}}}.
-Writers take turns by a lock and replace the file whole, after reading what others have added; Ctrl-C waits for that. A damaged file, or one of
-another format, is set aside under another name. What goes wrong is told once, in ``messages``; nothing is raised.
+Writers take turns by a lock and replace the file whole, after reading what others have added; Ctrl-C waits for that.
+A damaged file, or one of another format, is set aside under another name. What goes wrong is told once, in
+``messages``; nothing is raised.
 """
 
 from __future__ import annotations

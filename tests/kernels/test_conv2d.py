@@ -288,7 +288,7 @@ def test_random_sizes(seed: int, few_threads: None, monkeypatch: pytest.MonkeyPa
     torch.manual_seed(seed)
     torch.set_num_threads(draw.choice([1, 2, 5]))
     # no more than it asks for, so that guard pages and sanitizers see where it ends
-    monkeypatch.setattr(conv2d, "_MEMORY", conv2d._Memory())
+    monkeypatch.setattr(conv2d_winograd, "_MEMORY", conv2d_winograd._Memory())
     padding, turned = draw.randint(0, 2), draw.random() < 0.5
     channels, columns = draw.choice([(draw.randint(1, 67), draw.randint(1, 67)), (270, 230)])
     size = [draw.randint(max(1, 3 - 2 * padding), 33) for _ in range(2)]
@@ -296,7 +296,7 @@ def test_random_sizes(seed: int, few_threads: None, monkeypatch: pytest.MonkeyPa
     weight = torch.randn(channels, columns, 3, 3) if turned else torch.randn(columns, channels, 3, 3)
     weight = conformance.canonical(weight) if draw.random() < 0.5 else weight
     bias = torch.randn(columns) if draw.random() < 0.5 else None
-    found = conv2d._convolved(image, weight, bias, padding, turned=turned)
+    found = conv2d_winograd.convolved(image, weight, bias, padding, turned=turned)
     read = weight.transpose(0, 1).flip(2, 3) if turned else weight
     exact = F.conv2d(image.double(), read.double(), None if bias is None else bias.double(), padding=padding)
     assert found is not None

@@ -14,8 +14,8 @@ from types import TracebackType
 class Turns:
     """One thread alone, or any number together; a thread that is alone, or shares, may do either again.
 
-    Threads that come while one waits to be alone let it go first, or it might wait for ever. A fork waits until no thread
-    is alone, so that a child finds streams, filters and models as they are.
+    Threads that come while one waits to be alone let it go first, or it might wait for ever. A fork waits until no
+    thread is alone, so that a child finds streams, filters and models as they are.
     """
 
     def __init__(self) -> None:
