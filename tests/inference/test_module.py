@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import copy
 import os
 import threading
 import time
 import warnings
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -161,6 +163,14 @@ def test_autocast_changes_nothing() -> None:
     engine = fast(net, x)
     with torch.autocast("cpu"):
         assert engine(x).dtype == torch.float32
+
+
+@pytest.mark.parametrize("copied", [copy.copy, copy.deepcopy], ids=["copy", "deepcopy"])
+def test_copies_run_by_themselves(copied: Callable[[nn.Module], nn.Module]) -> None:
+    engine, x = fast(model(), picture()), picture()
+    other = copied(engine)
+    assert other is not engine
+    assert torch.equal(other(x), engine(x))
 
 
 def test_the_engine_has_no_parameters_of_its_own() -> None:

@@ -14,6 +14,7 @@ loaded = library._loaded.__wrapped__  # as in a fresh process
 
 @pytest.mark.parametrize("instruction_set", build.instruction_sets())
 def test_the_environment_picks_an_instruction_set(instruction_set: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("NHWC_NATIVE", raising=False)  # the sanitizers' folder has one library
     monkeypatch.setenv("NHWC_INSTRUCTION_SET", instruction_set)
     assert loaded()[1] == library.Status(instruction_set, "")
 

@@ -179,6 +179,9 @@ class Engine(torch.nn.Module):
         memo[id(self)] = copied
         return copied
 
+    def __copy__(self) -> Engine:
+        return self.__deepcopy__({})
+
     def __reduce__(self) -> Any:
         raise EngineError("an engine is not pickled; save it with engine.save(path) and load it with nhwc.load_engine")
 

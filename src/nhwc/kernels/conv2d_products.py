@@ -71,7 +71,7 @@ def by_input(grad: torch.Tensor, weight: torch.Tensor) -> torch.Tensor:
 
 
 def by_weight(grad: torch.Tensor, image: torch.Tensor) -> torch.Tensor:
-    """The gradient of the weight, (K, C, 1, 1), in channels last as torch's is."""
+    """The gradient of the weight, (K, C, 1, 1)."""
     result = empty_channels_last((grad.shape[1], image.shape[1], 1, 1), image)
     torch.mm(_pixels(grad).t(), _pixels(image), out=_matrix(result))
     return result
