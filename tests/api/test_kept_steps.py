@@ -114,7 +114,9 @@ class Viewing(nn.Module):
         return x.view(x.shape[0], -1)
 
 
-@pytest.mark.parametrize("text", ["{", '{"format": "nhwc recorded steps", "version": 1, "contiguous": {}}'])
+@pytest.mark.parametrize(
+    "text", ["{", "[" * 100_000, '{"format": "nhwc recorded steps", "version": 1, "contiguous": {}}']
+)
 def test_a_damaged_file_is_recorded_anew_and_replaced(cache: Path, text: str) -> None:
     assert runs(Counting(), IMAGE) == 2
     (path,) = (cache / "steps").iterdir()

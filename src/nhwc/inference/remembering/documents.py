@@ -32,7 +32,7 @@ class Documents:
             if not isinstance(document, dict) or any(document.get(name) != held for name, held in self.head.items()):
                 return None
             os.utime(path)
-        except (OSError, ValueError):
+        except (OSError, ValueError, RecursionError):
             return None
         return document
 
