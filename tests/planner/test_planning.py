@@ -177,6 +177,13 @@ def test_what_was_estimated_says_so() -> None:
     assert placement.why == "estimated 1.000 ms faster in channels last"
 
 
+def test_a_difference_that_rounds_to_nothing_is_none() -> None:
+    found, values = both(Steps().call("a", (1,), 2), 1)
+    for ms in ((2.0, 2.0001), (2.0001, 2.0)):
+        (placement,) = plan_for(found, values, {"a": Cost(ms)}, [Cost((1.0, 1.0))], [0]).placements
+        assert placement.why == "as fast in both formats; its neighbours are in contiguous"
+
+
 @st.composite
 def networks(draw: st.DrawFn) -> tuple[Steps, dict[str, tuple[float, float]], float, int]:
     """Up to 5 operators that read earlier tensors, some of one module, some in place, some of a container."""

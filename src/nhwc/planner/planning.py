@@ -78,11 +78,12 @@ def _why(cost: Cost, label: int) -> str:
     if other == float("inf"):
         return f"it does not run in {FORMATS[1 - label].replace('_', ' ')}"
     measured = "estimated" if cost.estimated else "measured"
-    if here < other:
-        return f"{measured} {other - here:.3f} ms faster in {name}"
-    if here == other:
+    difference = f"{abs(here - other):.3f}"
+    if not float(difference):
         return f"as fast in both formats; its neighbours are in {name}"
-    return f"{measured} {here - other:.3f} ms slower in {name}, which is less than converting for it"
+    if here < other:
+        return f"{measured} {difference} ms faster in {name}"
+    return f"{measured} {difference} ms slower in {name}, which is less than converting for it"
 
 
 def _moves(found: Graph, labels: Sequence[int]) -> list[Move]:
