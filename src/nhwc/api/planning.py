@@ -170,9 +170,21 @@ def check_plan(
     amp: as for ``plan_formats``.
     """
     options = Options(train=train, amp=autocast_dtype(amp, device_of(model, inputs)))
-    reason = why_stale(plan, **_Step(model, inputs, dict(kwargs or {}), options).subject())
+    reason = why_stale(plan, **_Step(model, inputs, dict(kwargs or {}), options).subject()) or _why_unknown(plan, model)
     if reason is not None:
         raise PlanError(f"the plan for {plan.target} does not hold here: {reason}; make a new plan")
+
+
+def _why_unknown(plan: Plan, model: nn.Module) -> str | None:
+    """One sentence on what an edited plan names and the model, or nhwc, does not have; None for nothing."""
+    paths = {path for path, _ in unwrap(model).named_modules(remove_duplicate=False)}
+    for module in (each.module for part in (plan.placements, plan.moves) for each in part):
+        if module not in paths:
+            return f"it names the module {module!r}, which the model does not have"
+    for name in plan.kernels:
+        if name not in {each.name for each in kernels.kernels()}:
+            return f"it names the kernel {name!r}, which nhwc does not have"
+    return None
 
 
 def _in_channels_last(step: _Step) -> Trace | None:
