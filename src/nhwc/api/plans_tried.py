@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import Any
 
 import torch
@@ -33,13 +34,11 @@ def plans_for(
 
     others: examples of other shapes, for which plans are made too where none was given.
 
-    Raises PlanError where none that was given holds for the example, and what a plan raises that was asked for.
+    Raises PlanError where none that was given holds for the example, or one not for this model at all, and what a plan
+    raises that was asked for.
     """
     if given:
-        fitting = [plan for plan in given if _reason(plan, model, example, train) is None]
-        if not fitting:
-            raise PlanError(str(_reason(given[0], model, example, train)))
-        return tuple(given), ()
+        return _checked(given, model, example, train), ()
     named = [candidates] if isinstance(candidates, str) else list(candidates or ())
     asked_for = any(each.split("+")[0].strip() == PLANNED for each in named)
     if candidates is not None and not asked_for:
@@ -67,6 +66,23 @@ def plans_for(
         told = "the plan has" if len(plans) == 1 else "the plans have"
         return plans, (f"{PLANNED} was not tried: {told} all modules in {only}",)
     return plans, ()
+
+
+def _checked(given: Sequence[Plan], model: nn.Module, example: Example, train: bool) -> tuple[Plan, ...]:
+    """Those that were given, that of the example first."""
+    fitting = [plan for plan in given if _reason(plan, model, example, train) is None]
+    if not fitting:
+        raise PlanError(str(_reason(given[0], model, example, train)))
+    first, others = fitting[0], [plan for plan in given if plan is not fitting[0]]
+    for plan in others:
+        error = _reason(replace(plan, inputs=first.inputs, keywords=first.keywords), model, example, train)
+        if error is not None:
+            raise error
+    shapes = [tuple(each.shape for each in plan.inputs) for plan in (first, *others)]
+    twice = next((each for each in shapes if shapes.count(each) > 1), None)
+    if twice is not None:
+        raise PlanError(f"{shapes.count(twice)} plans are for inputs of the shapes {list(twice)}; give one of them")
+    return first, *others
 
 
 def _reason(plan: Plan, model: nn.Module, example: Example, train: bool) -> PlanError | None:
