@@ -90,10 +90,20 @@ def test_channels_last_is_verified_too() -> None:
     assert found.reason.startswith("channels last is faster, but its results are not proved right")
 
 
-def test_on_an_unstable_machine_nothing_is_proved() -> None:
-    found, asked = decided(measured(("other processes ran",), contiguous=10, channels_last=5, planned=2))
+def test_on_an_unstable_machine_a_small_gain_is_not_proved() -> None:
+    found, asked = decided(measured(("other processes ran",), contiguous=10, channels_last=9.6, planned=9.5))
     assert (found.chosen, asked) == ("", [])
     assert {each.verdict for each in found.candidates} == {None, Verdict.UNSTABLE}
+    assert found.reason.startswith("the machine changed")
+
+
+def test_on_an_unstable_machine_what_every_pair_shows_is_proved() -> None:
+    found, _ = decided(measured(("other processes ran",), contiguous=10, channels_last=5, planned=2))
+    assert found.chosen == "planned"
+    found, _ = decided(measured(("other processes ran",), contiguous=10, channels_last=5, planned=4.9))
+    assert (found.chosen, found.plain) == ("channels_last", "channels_last")
+    found, _ = decided(measured(("other processes ran",), contiguous=5, channels_last=10))
+    assert (found.chosen, found.plain) == ("", "contiguous")
 
 
 def test_what_did_not_run_says_why() -> None:
@@ -128,7 +138,7 @@ def test_what_another_shape_makes_of_the_winner_counts() -> None:
             "faster, but with big ones it does not run: no",
         ),
         (
-            measured(contiguous=10, channels_last=10, planned=5, unstable=("the clock rose",)),
+            measured(contiguous=10, channels_last=10, planned=9.7, unstable=("the clock rose",)),
             "faster, but the machine changed while big ones was measured",
         ),
     ]:

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy import stats as scipy_stats
 
-from nhwc.measure.stats import FEWEST_PAIRS, judge, paired_ratio, ranks_outside, widened
+from nhwc.measure.stats import FEWEST_PAIRS, judge, judge_disturbed, paired_ratio, ranks_outside, widened
 from nhwc.timing import Ratio, Verdict
 
 TIMES = st.lists(st.floats(0.01, 1e5), min_size=1, max_size=30)
@@ -107,3 +107,20 @@ def test_a_margin_widens_the_interval_on_either_side() -> None:
 )
 def test_a_verdict_needs_the_whole_interval_on_one_side(low: float, high: float, verdict: Verdict) -> None:
     assert judge(Ratio(1.1, low, high, 20)) is verdict
+
+
+@pytest.mark.parametrize(
+    ("ratios", "wanted"),
+    [
+        ([1.2] * 10, Verdict.FASTER),
+        ([1.2] * 9 + [0.5], Verdict.FASTER),
+        ([1.2] * 8 + [0.5, 0.5], Verdict.UNSTABLE),
+        ([1.2] * 5, Verdict.UNSTABLE),
+        ([1.05] * 10, Verdict.UNSTABLE),
+        ([0.8] * 9 + [2.0], Verdict.SLOWER),
+        ([0.8] * 8 + [2.0, 2.0], Verdict.UNSTABLE),
+        ([0.92] * 10, Verdict.UNSTABLE),
+    ],
+)
+def test_a_disturbed_measurement_proves_what_nine_pairs_in_ten_show(ratios: list[float], wanted: Verdict) -> None:
+    assert judge_disturbed(ratios, [1.0] * len(ratios), 0.1) is wanted

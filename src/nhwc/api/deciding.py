@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 
-from nhwc.measure.stats import judge, paired_ratio, widened
+from nhwc.measure.stats import judge, judge_disturbed, paired_ratio, widened
 from nhwc.optimization_report import PLAIN, Candidate
 from nhwc.proof import Outcome, VariantProof
-from nhwc.timing import Benchmark, Verdict
+from nhwc.timing import Benchmark, Ratio, VariantTiming, Verdict
 
 #: Verifies the candidate of a name.
 Verify = Callable[[str], VariantProof]
@@ -80,8 +80,14 @@ def better_plain(benchmark: Benchmark) -> tuple[str, Verdict]:
     if not last.samples_ms or not contiguous.samples_ms:
         return PLAIN[0], Verdict.CANNOT_TELL
     ratio = paired_ratio(contiguous.samples_ms, last.samples_ms, benchmark.confidence)
-    verdict = Verdict.UNSTABLE if benchmark.unstable else judge(widened(ratio, benchmark.margin))
-    return PLAIN[ratio.estimate > 1.0], verdict
+    return PLAIN[ratio.estimate > 1.0], _verdict(benchmark, contiguous, last, widened(ratio, benchmark.margin))
+
+
+def _verdict(benchmark: Benchmark, base: VariantTiming, other: VariantTiming, ratio: Ratio) -> Verdict:
+    """On a machine that held still by the interval, else by the single pairs."""
+    if benchmark.unstable:
+        return judge_disturbed(base.samples_ms, other.samples_ms, benchmark.margin)
+    return judge(ratio)
 
 
 def confidence_of_each(benchmark: Benchmark) -> float:
@@ -104,8 +110,7 @@ def compared(benchmark: Benchmark, plain: str, predicted: Mapping[str, float]) -
             one = replace(one, reason=each.failure or "it was not measured")
         elif each is not base:
             ratio = widened(paired_ratio(base.samples_ms, each.samples_ms, confidence), benchmark.margin)
-            verdict = Verdict.UNSTABLE if benchmark.unstable else judge(ratio)
-            one = replace(one, ratio=ratio, verdict=verdict)
+            one = replace(one, ratio=ratio, verdict=_verdict(benchmark, base, each, ratio))
         made.append(one)
     return made
 
@@ -113,7 +118,10 @@ def compared(benchmark: Benchmark, plain: str, predicted: Mapping[str, float]) -
 def _plain_chosen(benchmark: Benchmark, plain: str, between: Verdict, current: str) -> tuple[str, str]:
     """The plain format to go to, "" to stay; and why."""
     if between is Verdict.UNSTABLE:
-        return "", "the machine changed under the measurement, so that nothing is proved; measure again when it is idle"
+        return (
+            "",
+            "the machine changed under the measurement by more than anything gained; measure again when it is idle",
+        )
     none = f"no candidate is proved faster than {plain}, the better plain format"
     if between is Verdict.CANNOT_TELL:
         failure = benchmark.variant(PLAIN[1]).failure
@@ -130,10 +138,10 @@ def _worse_elsewhere(name: str, others: Mapping[str, Benchmark]) -> str:
         each = benchmark.variant(name)
         if not each.samples_ms:
             return f"with {shapes} it does not run: {each.failure.rstrip('.') or 'it was not measured'}"
-        if benchmark.unstable:
-            return f"the machine changed while {shapes} was measured"
         plain, _ = better_plain(benchmark)
         found = next(one for one in compared(benchmark, plain, {}) if one.name == name)
+        if found.verdict is Verdict.UNSTABLE:
+            return f"the machine changed while {shapes} was measured"
         if found.verdict is Verdict.SLOWER:
             return f"with {shapes} it is slower than {plain.replace('_', ' ')}"
     return ""

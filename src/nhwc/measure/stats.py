@@ -88,3 +88,21 @@ def judge(ratio: Ratio) -> Verdict:
     if ratio.low > 1.0:
         return Verdict.FASTER
     return Verdict.SLOWER if ratio.high < 1.0 else Verdict.CANNOT_TELL
+
+
+def judge_disturbed(baseline_ms: Sequence[float], variant_ms: Sequence[float], margin: float) -> Verdict:
+    """The verdict of rounds during which the machine changed: one only where nearly every pair gives it by itself.
+
+    No interval holds then, since there is no single ratio; but what is true of nine pairs in ten, by more than
+    ``margin``, no drift and no other load has made. Unstable where that is not so, or for too few pairs.
+
+    >>> judge_disturbed([2.0] * 8 + [9.0, 1.0], [1.0] * 10, 0.05), judge_disturbed([1.04] * 10, [1.0] * 10, 0.05)
+    (<Verdict.FASTER: 'faster'>, <Verdict.UNSTABLE: 'unstable machine'>)
+    """
+    ratios = sorted(base / variant for base, variant in zip(baseline_ms, variant_ms, strict=True))
+    if len(ratios) < FEWEST_PAIRS:
+        return Verdict.UNSTABLE
+    astray = len(ratios) // 10
+    if ratios[astray] > 1.0 + margin:
+        return Verdict.FASTER
+    return Verdict.SLOWER if ratios[-1 - astray] < 1.0 / (1.0 + margin) else Verdict.UNSTABLE
