@@ -26,6 +26,7 @@ from nhwc.optimization.boundaries import Enter
 from nhwc.optimization_report import Form
 from nhwc.plan import Plan
 from nhwc.proof import Outcome, VariantProof, Verification
+from nhwc.strides import CONTIGUOUS
 from nhwc.timing import Benchmark
 
 IMAGE = torch.randn(2, 3, 8, 8)
@@ -399,10 +400,24 @@ def test_every_plan_that_is_given_has_to_be_of_this_model(taking: Callable[..., 
         nhwc.optimize(model, IMAGE, plan="plan.json")  # type: ignore[arg-type]
     with pytest.raises(PlanError, match="got a str"):
         nhwc.optimize(model, IMAGE, plan=["plan.json"])  # type: ignore[list-item]
+    taking(contiguous=10, channels_last=10, planned=5)
     nhwc.optimize(model, IMAGE, plan=[wide, first], candidates=["planned"])
     assert nhwc.optimization_of(model).plan == first
     (enter,) = (hook for hook in model._forward_pre_hooks.values() if isinstance(hook, Enter))
     assert enter.route.plans == {((2, 3, 8, 8),): 0, ((2, 3, 8, 16),): 1}
+
+
+def test_a_plan_that_is_given_and_not_tried_is_told(taking: Callable[..., Seen]) -> None:
+    model = Branching().eval()
+    here = {"environment": environment(torch.device("cpu"))}
+    taking(contiguous=10, channels_last=10)
+    nhwc.optimize(model, IMAGE, plan=replace(mixed(model), **here), candidates=[])
+    (note,) = nhwc.optimization_of(model).notes
+    assert note == "planned was not tried: a plan was given, but the candidates do not name it"
+    taking(contiguous=10, channels_last=10, channels_last__kernels=10, engine=10)
+    nhwc.optimize(model, IMAGE, plan=replace(plan(model, {"stem": CONTIGUOUS}, []), **here))
+    (note,) = nhwc.optimization_of(model).notes
+    assert note == "planned was not tried: the plan has all modules in contiguous"
 
 
 def test_interrupted_while_it_is_put_on_it_leaves_all_as_it_was(

@@ -30,37 +30,41 @@ def plans_for(
     target: str,
     tell: Progress,
 ) -> tuple[tuple[Plan, ...], tuple[str, ...]]:
-    """The plans, that of the example first or none, and sentences on why there is none.
+    """The plans, that of the example first or none, and sentences on why it is not tried.
 
     others: examples of other shapes, for which plans are made too where none was given.
 
     Raises PlanError where none that was given holds for the example, or one not for this model at all, and what a plan
     raises that was asked for.
     """
-    if given:
-        return _checked(given, model, example, train), ()
     named = [candidates] if isinstance(candidates, str) else list(candidates or ())
     asked_for = any(each.split("+")[0].strip() == PLANNED for each in named)
-    if candidates is not None and not asked_for:
+    is_left_out = candidates is not None and not asked_for
+    if given:
+        plans = _checked(given, model, example, train)
+    elif is_left_out:
         return (), ()
-    try:
-        plans = tuple(
-            plan_formats(
-                model,
-                *each.inputs,
-                kwargs=each.keywords,
-                train=train,
-                loss=loss,
-                budget_s=budget_s,
-                target=target,
-                progress=tell,
+    else:
+        try:
+            plans = tuple(
+                plan_formats(
+                    model,
+                    *each.inputs,
+                    kwargs=each.keywords,
+                    train=train,
+                    loss=loss,
+                    budget_s=budget_s,
+                    target=target,
+                    progress=tell,
+                )
+                for each in (example, *others)
             )
-            for each in (example, *others)
-        )
-    except NhwcError as error:
-        if asked_for:
-            raise
-        return (), (f"{PLANNED} was not tried: {error}",)
+        except NhwcError as error:
+            if asked_for:
+                raise
+            return (), (f"{PLANNED} was not tried: {error}",)
+    if is_left_out:
+        return plans, (f"{PLANNED} was not tried: a plan was given, but the candidates do not name it",)
     if not are_mixed(plans) and not asked_for:
         only = str(plans[0].format).replace("_", " ")
         told = "the plan has" if len(plans) == 1 else "the plans have"
