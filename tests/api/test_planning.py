@@ -16,6 +16,7 @@ from torch import nn
 from nhwc.api import FormatPlan, check_plan, costing, load_plan, plan_formats
 from nhwc.errors import ModelError, PlanError
 from nhwc.model import Call
+from nhwc.optimization import Arrangement, rearranged
 from nhwc.plan import FORMATS
 from nhwc.schema import dump_plan
 from nhwc.strides import CHANNELS_LAST, holds
@@ -117,6 +118,19 @@ def test_gradients_are_converted_too(monkeypatch: pytest.MonkeyPatch) -> None:
     (move,) = plan_formats(net, image()).moves
     assert (move.format, move.ms, move.calls) == ("channels_last", 3.0, 1)
     assert plan_formats(net, image(), train=True).moves == ()
+
+
+def test_a_loss_that_is_a_module_has_no_place_in_the_plan(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Slow(nn.Module):
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            return x.exp().mean()
+
+    loss, net = Slow(), nn.Sequential(nn.Conv2d(3, 8, 3), nn.ReLU())
+    prefer(monkeypatch, lambda call: 5.0 if ("exp" in call.operator) == is_channels_last(call) else 1.0)
+    plan = plan_formats(net, image(), train=True, loss=lambda output: loss(output))
+    assert {each.module for each in (*plan.placements, *plan.moves)} == {"", "0", "1"}
+    check_plan(plan, net, image(), train=True)
+    rearranged(net, Arrangement("", (plan,)))
 
 
 def test_identical_calls_are_measured_once_and_kept(monkeypatch: pytest.MonkeyPatch) -> None:

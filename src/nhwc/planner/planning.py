@@ -58,7 +58,7 @@ def _placements(
     placements = []
     for path, calls in flow.modules.items():
         cost = costs[path]
-        if path not in touched and cost.ms[0] == cost.ms[1]:
+        if path in flow.outside or (path not in touched and cost.ms[0] == cost.ms[1]):
             continue
         label = labels[found.running[path]]
         kind = next((call.module_type for call in calls if call.module_type), "")
