@@ -451,3 +451,7 @@ def test_the_report_of_a_model_that_was_compiled_before(taking: Callable[..., Se
         nhwc.restore(compiled)
         with pytest.raises(nhwc.ModelError, match="was not optimized"):
             nhwc.optimization_of(compiled)
+    taking(contiguous=10, channels_last=8, channels_last__compile=3)
+    again = nhwc.optimize(compiled, IMAGE, candidates=["channels_last+compile"])
+    assert again._orig_mod is compiled._orig_mod
+    assert nhwc.optimization_of(again).form is Form.COMPILED

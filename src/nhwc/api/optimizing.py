@@ -212,13 +212,10 @@ def _applied(
         )
         remember(made, report)
         return made
-    with remembering(convertible(model), report):
-        arrange(model, chosen.arrangement, optimizers)
-    if not chosen.arrangement.compiled:
-        return model
-    compiled = torch.compile(model)
-    remember(compiled, report)
-    return compiled
+    core = convertible(model)
+    with remembering(core, report):
+        arrange(core, chosen.arrangement, optimizers)
+    return torch.compile(core) if chosen.arrangement.compiled else model
 
 
 def _current(model: nn.Module) -> str:
