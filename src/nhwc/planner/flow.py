@@ -70,8 +70,8 @@ def flow(trace: Trace, own: Collection[str] | None = None) -> Flow:
             _read(call, current)
             values += _written(call, current)
     kept = tuple(value for value in values if value.consumers)
-    outside = frozenset() if own is None else modules.keys() - own
-    return Flow(kept, {path: tuple(calls) for path, calls in modules.items()}, frozenset(outside))
+    outside = frozenset(path for path in modules if own is not None and path not in own)
+    return Flow(kept, {path: tuple(calls) for path, calls in modules.items()}, outside)
 
 
 def _read(call: Call, current: Mapping[int, Value]) -> None:
