@@ -77,6 +77,7 @@ def test_a_child_forked_while_one_writes_does_not_keep_the_lock(tmp_path: Path) 
 
 
 def test_an_interrupt_waits_until_all_is_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    told = signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell starts what runs beside it without
     replacing, before = kept_times.replacing, signal.getsignal(signal.SIGINT)
 
     def interrupted(path: Path, part: Path) -> AbstractContextManager[IO[bytes]]:
@@ -90,6 +91,7 @@ def test_an_interrupt_waits_until_all_is_written(tmp_path: Path, monkeypatch: py
         first.save()
     assert times(tmp_path).get("request") == {"direct": 1.5}
     assert signal.getsignal(signal.SIGINT) is before
+    signal.signal(signal.SIGINT, told)
 
 
 def die_while_writing(folder: Path) -> None:

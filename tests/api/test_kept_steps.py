@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -114,7 +115,9 @@ class Viewing(nn.Module):
         return x.view(x.shape[0], -1)
 
 
-@pytest.mark.parametrize("text", ["{", '{"format": "nhwc recorded steps", "version": 1, "contiguous": {}}'])
+@pytest.mark.parametrize(
+    "text", ["{", "[" * 100_000, '{"format": "nhwc recorded steps", "version": 1, "contiguous": {}}']
+)
 def test_a_damaged_file_is_recorded_anew_and_replaced(cache: Path, text: str) -> None:
     assert runs(Counting(), IMAGE) == 2
     (path,) = (cache / "steps").iterdir()
@@ -131,3 +134,20 @@ def test_a_model_that_raises_keeps_nothing(cache: Path) -> None:
     with pytest.raises(ModelError):
         plan_formats(Counting(), torch.rand(1, 5, 8, 8))
     assert not (cache / "steps").exists()
+
+
+def test_a_cache_that_can_only_be_read_is_read(monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(*_args: object, **_keywords: object) -> None:
+        raise PermissionError(13, "Permission denied")
+
+    assert runs(Counting(), IMAGE) == 2
+    monkeypatch.setattr(os, "utime", refuse)
+    assert runs(Counting(), IMAGE) == 0
+
+
+def test_what_a_killed_writer_left_goes_with_the_next(cache: Path) -> None:
+    runs(Counting(), IMAGE)
+    (path,) = (cache / "steps").iterdir()
+    path.rename(path.with_name(f"{path.stem}-1.tmp"))
+    runs(Counting(), IMAGE)
+    assert list((cache / "steps").iterdir()) == [path]

@@ -17,14 +17,16 @@ from optimization.made_up_plans import Branching, mixed, plan
 from torch import nn
 
 import nhwc
-from nhwc.api import plan_formats, plans_tried, proving
+from nhwc.api import optimizing, plan_formats, plans_tried, proving, remembering
 from nhwc.api.benching import BenchReport
 from nhwc.errors import PlanError
+from nhwc.machine import environment
 from nhwc.optimization import is_arranged, kernels_of
 from nhwc.optimization.boundaries import Enter
 from nhwc.optimization_report import Form
 from nhwc.plan import Plan
 from nhwc.proof import Outcome, VariantProof, Verification
+from nhwc.strides import CONTIGUOUS
 from nhwc.timing import Benchmark
 
 IMAGE = torch.randn(2, 3, 8, 8)
@@ -355,6 +357,12 @@ def test_a_plan_of_another_autocast_is_refused() -> None:
 def test_what_is_no_shape_and_no_autocast() -> None:
     with pytest.raises(nhwc.ModelError, match="a tuple of arguments for each shape, got a Tensor"):
         nhwc.optimize(net(), IMAGE, shapes=[IMAGE])
+    with pytest.raises(nhwc.ModelError, match="shapes takes a list of tuples of arguments, got a int"):
+        nhwc.optimize(net(), IMAGE, shapes=8)  # type: ignore[arg-type]
+    with pytest.raises(nhwc.ModelError, match=r"got \(2, 3, 8, 8\) without a tensor"):
+        nhwc.optimize(net(), IMAGE, shapes=[(2, 3, 8, 8)])
+    with pytest.raises(nhwc.ModelError, match=r"batches takes a list of sizes, got 4: \[4\]"):
+        nhwc.optimize(net(), IMAGE, batches=4)  # type: ignore[arg-type]
     with pytest.raises(nhwc.ModelError, match="batches=0: give sizes from 1"):
         nhwc.optimize(net(), IMAGE, batches=[0])
     with pytest.raises(nhwc.ModelError, match=r"amp=torch.float64 is no dtype of autocast"):
@@ -376,3 +384,74 @@ def test_really_measured(few_threads: None) -> None:
     report = nhwc.optimization_of(found)
     assert [each.name for each in report.candidates] == ["contiguous", "channels_last", "channels_last+kernels"]
     assert all(each.median_ms for each in report.candidates)
+
+
+def test_every_plan_that_is_given_has_to_be_of_this_model(taking: Callable[..., Seen]) -> None:
+    taking(contiguous=10, channels_last=10, planned=5)
+    model, other = Branching().eval(), net()
+    here = {"environment": environment(torch.device("cpu"))}
+    first, wide = (replace(mixed(model, shape=shape), **here) for shape in ((2, 3, 8, 8), (2, 3, 8, 16)))
+    stray = replace(plan(other, {"0": "channels_last"}, [], shape=(9, 3, 8, 8)), **here)
+    with pytest.raises(PlanError, match="another module tree"):
+        nhwc.optimize(model, IMAGE, plan=[first, stray], candidates=["planned"])
+    with pytest.raises(PlanError, match="2 plans are for inputs of the shapes"):
+        nhwc.optimize(model, IMAGE, plan=[first, wide, wide], candidates=["planned"])
+    with pytest.raises(PlanError, match="got a str; read it from its file"):
+        nhwc.optimize(model, IMAGE, plan="plan.json")  # type: ignore[arg-type]
+    with pytest.raises(PlanError, match="got a str"):
+        nhwc.optimize(model, IMAGE, plan=["plan.json"])  # type: ignore[list-item]
+    taking(contiguous=10, channels_last=10, planned=5)
+    nhwc.optimize(model, IMAGE, plan=[wide, first], candidates=["planned"])
+    assert nhwc.optimization_of(model).plan == first
+    (enter,) = (hook for hook in model._forward_pre_hooks.values() if isinstance(hook, Enter))
+    assert enter.route.plans == {((2, 3, 8, 8),): 0, ((2, 3, 8, 16),): 1}
+
+
+def test_a_plan_that_is_given_and_not_tried_is_told(taking: Callable[..., Seen]) -> None:
+    model = Branching().eval()
+    here = {"environment": environment(torch.device("cpu"))}
+    taking(contiguous=10, channels_last=10)
+    nhwc.optimize(model, IMAGE, plan=replace(mixed(model), **here), candidates=[])
+    (note,) = nhwc.optimization_of(model).notes
+    assert note == "planned was not tried: a plan was given, but the candidates do not name it"
+    taking(contiguous=10, channels_last=10, channels_last__kernels=10, engine=10)
+    nhwc.optimize(model, IMAGE, plan=replace(plan(model, {"stem": CONTIGUOUS}, []), **here))
+    (note,) = nhwc.optimization_of(model).notes
+    assert note == "planned was not tried: the plan has all modules in contiguous"
+
+
+def test_interrupted_while_it_is_put_on_it_leaves_all_as_it_was(
+    taking: Callable[..., Seen], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    taking(contiguous=10, channels_last=10)
+    model = net()
+    nhwc.optimize(model, IMAGE, candidates=[])
+    report = nhwc.optimization_of(model)
+    taking(contiguous=10, channels_last=10, channels_last__kernels=5)
+
+    def interrupted(*_: Any) -> None:
+        raise KeyboardInterrupt
+
+    for module, name in ((optimizing, "arrange"), (remembering, "dump_optimization")):
+        with monkeypatch.context() as patched:
+            patched.setattr(module, name, interrupted)
+            with pytest.raises(KeyboardInterrupt):
+                nhwc.optimize(model, IMAGE, candidates=["channels_last+kernels"])
+        assert not is_arranged(model)
+        assert model[0].weight.is_contiguous()
+        assert nhwc.optimization_of(model) == report
+
+
+def test_the_report_of_a_model_that_was_compiled_before(taking: Callable[..., Seen]) -> None:
+    for kernels_ms in (10, 5):
+        taking(contiguous=10, channels_last=10, channels_last__kernels=kernels_ms)
+        compiled = torch.compile(net())
+        assert nhwc.optimize(compiled, IMAGE, candidates=["channels_last+kernels"]) is compiled
+        assert nhwc.optimization_of(compiled).chosen == ("" if kernels_ms == 10 else "channels_last+kernels")
+        nhwc.restore(compiled)
+        with pytest.raises(nhwc.ModelError, match="was not optimized"):
+            nhwc.optimization_of(compiled)
+    taking(contiguous=10, channels_last=8, channels_last__compile=3)
+    again = nhwc.optimize(compiled, IMAGE, candidates=["channels_last+compile"])
+    assert again._orig_mod is compiled._orig_mod
+    assert nhwc.optimization_of(again).form is Form.COMPILED

@@ -16,7 +16,9 @@ from torch import nn
 from nhwc.api import FormatPlan, check_plan, costing, load_plan, plan_formats
 from nhwc.errors import ModelError, PlanError
 from nhwc.model import Call
+from nhwc.optimization import Arrangement, rearranged
 from nhwc.plan import FORMATS
+from nhwc.schema import dump_plan
 from nhwc.strides import CHANNELS_LAST, holds
 
 
@@ -116,6 +118,19 @@ def test_gradients_are_converted_too(monkeypatch: pytest.MonkeyPatch) -> None:
     (move,) = plan_formats(net, image()).moves
     assert (move.format, move.ms, move.calls) == ("channels_last", 3.0, 1)
     assert plan_formats(net, image(), train=True).moves == ()
+
+
+def test_a_loss_that_is_a_module_has_no_place_in_the_plan(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Slow(nn.Module):
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            return x.exp().mean()
+
+    loss, net = Slow(), nn.Sequential(nn.Conv2d(3, 8, 3), nn.ReLU())
+    prefer(monkeypatch, lambda call: 5.0 if ("exp" in call.operator) == is_channels_last(call) else 1.0)
+    plan = plan_formats(net, image(), train=True, loss=lambda output: loss(output))
+    assert {each.module for each in (*plan.placements, *plan.moves)} == {"", "0", "1"}
+    check_plan(plan, net, image(), train=True)
+    rearranged(net, Arrangement("", (plan,)))
 
 
 def test_identical_calls_are_measured_once_and_kept(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -258,3 +273,37 @@ def test_two_that_plan_at_once_and_one_that_is_killed_leave_a_whole_cache(cache:
     (path,) = cache.glob("operators-*.json")
     assert len(json.loads(path.read_text())["times"]) > 5
     assert not list(cache.glob("*.damaged"))
+
+
+@pytest.mark.parametrize("kept", [{}, {"other": 1.0}, {"ms": float("nan")}, {"ms": -1.0}, {"ms": float("inf")}])
+def test_kept_times_that_are_none_are_measured_anew(
+    cache: Path, kept: dict[str, float], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    prefer(monkeypatch, lambda _call: 1.0)
+    made = plan_formats(model(), image())
+    (path,) = cache.glob("operators-*.json")
+    document = json.loads(path.read_text())
+    document["times"] = dict.fromkeys(document["times"], kept)
+    path.write_text(json.dumps(document))
+    assert plan_formats(model(), image()) == made
+
+
+@pytest.mark.parametrize(
+    ("edit", "words"),
+    [
+        ({"placements": [("module", "gone")]}, "it names the module 'gone', which the model does not have"),
+        ({"moves": [("module", "gone")]}, "it names the module 'gone', which the model does not have"),
+        ({"kernels": ["gone"]}, "it names the kernel 'gone', which nhwc does not have"),
+    ],
+)
+def test_an_edited_plan_that_names_what_there_is_not_is_refused(edit: dict[str, Any], words: str) -> None:
+    document = dump_plan(plan_formats(model(), image(), budget_s=0))
+    move = {"where": "before", "module": "", "format": "contiguous", "nbytes": 1, "ms": 0.0, "calls": 1, "tensor": 0}
+    document["moves"] = [move]
+    for part, changes in edit.items():
+        if part == "kernels":
+            document[part] = changes
+        else:
+            document[part][0].update(changes)
+    with pytest.raises(PlanError, match=words):
+        check_plan(load_plan(document), model(), image())

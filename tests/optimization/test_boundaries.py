@@ -5,7 +5,7 @@ from __future__ import annotations
 import copy
 import gc
 import io
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
@@ -244,3 +244,17 @@ def test_an_exception_in_a_call_lets_go_of_what_was_kept() -> None:
     del caught
     gc.collect()
     assert (kept, route.kept) == ([1], [])
+
+
+def test_a_conversion_that_another_thread_let_go_of_is_still_taken() -> None:
+    class Shared(list[boundaries._Kept]):
+        def __iter__(self) -> Iterator[boundaries._Kept]:
+            for each in list.copy(self):
+                self.clear()  # the other thread begins a call
+                yield each
+
+    route, other = boundaries.Route({}), IMAGE.contiguous(memory_format=torch.channels_last)
+    route.kept = Shared()
+    route.keep(IMAGE, "auto", other, 1)
+    assert route.take(IMAGE, "auto") is other
+    assert len(route.kept) == 0

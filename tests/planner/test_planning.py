@@ -177,6 +177,24 @@ def test_what_was_estimated_says_so() -> None:
     assert placement.why == "estimated 1.000 ms faster in channels last"
 
 
+def test_a_loss_takes_what_the_model_gives_and_is_no_part_of_the_plan() -> None:
+    there = Steps("channels_last").call("a", (1,), 2).call("Loss", (2,), 3).call("Loss", (3,), 4)
+    here = flow(Steps().call("a", (1,), 2).call("Loss", (2,), 3).call("Loss", (3,), 4).trace(1), {"", "a"})
+    values = labelled(here, flow(there.trace(1), {"", "a"}))
+    costs = {"a": Cost((9.0, 1.0)), "Loss": Cost((1.0, 3.0))}
+    found = plan_for(here, values, costs, [Cost((0.1, 0.1))] * len(values), [0] * len(values))
+    assert [each.module for each in found.placements] == ["a"]
+    assert [(each.where, each.module) for each in found.moves] == [("before", ""), ("after", "a")]
+    assert found.predicted.planned == pytest.approx(2.2)
+
+
+def test_a_difference_that_rounds_to_nothing_is_none() -> None:
+    found, values = both(Steps().call("a", (1,), 2), 1)
+    for ms in ((2.0, 2.0001), (2.0001, 2.0)):
+        (placement,) = plan_for(found, values, {"a": Cost(ms)}, [Cost((1.0, 1.0))], [0]).placements
+        assert placement.why == "as fast in both formats; its neighbours are in contiguous"
+
+
 @st.composite
 def networks(draw: st.DrawFn) -> tuple[Steps, dict[str, tuple[float, float]], float, int]:
     """Up to 5 operators that read earlier tensors, some of one module, some in place, some of a container."""

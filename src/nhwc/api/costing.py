@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Iterable, Sequence
 
@@ -55,7 +56,7 @@ class Costs:
             key = self._key(call)
             distinct.setdefault(key, call)
             weights[key] = weights.get(key, 0) + moved_bytes(call)
-        missing = sorted((key for key in distinct if self._times.get(key) is None), key=lambda key: -weights[key])
+        missing = sorted((key for key in distinct if self._known(key) is None), key=lambda key: -weights[key])
         saved_s = time.monotonic()
 
         def measured(call: Call, ms: float | None) -> None:
@@ -70,24 +71,26 @@ class Costs:
             time_calls([distinct[key] for key in missing], repeats, budget_s, measured, progress)
         finally:
             self._times.save()
-        known = [(call, found["ms"]) for key, call in distinct.items() if (found := self._times.get(key))]
-        self._estimates = {
-            key: estimate_ms(call, known) for key, call in distinct.items() if self._times.get(key) is None
-        }
+        known = [(call, ms) for key, call in distinct.items() if (ms := self._known(key)) is not None]
+        self._estimates = {key: estimate_ms(call, known) for key, call in distinct.items() if self._known(key) is None}
 
     def of(self, calls: Iterable[Call]) -> tuple[float, bool]:
         """Milliseconds of ``calls`` together, and whether any was estimated. KeyError for calls never given to find."""
         total, estimated = 0.0, False
         for key in map(self._key, filter(_costs_time, calls)):
-            found = self._times.get(key)
-            total += self._estimates[key] if found is None else found["ms"]
-            estimated |= found is None
+            ms = self._known(key)
+            total += self._estimates[key] if ms is None else ms
+            estimated |= ms is None
         return total, estimated
 
     def in_formats(self, contiguous: Iterable[Call], channels_last: Iterable[Call]) -> Cost:
         """What is done by some calls in contiguous, and by others in channels last."""
         (one_ms, one), (other_ms, other) = self.of(contiguous), self.of(channels_last)
         return Cost((one_ms, other_ms), one or other)
+
+    def _known(self, key: str) -> float | None:
+        ms = (self._times.get(key) or {}).get("ms")
+        return ms if ms is not None and 0.0 <= ms < math.inf else None  # a file may have been edited
 
     def _key(self, call: Call) -> str:
         return self._opening + call_key(call)

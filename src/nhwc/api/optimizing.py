@@ -17,12 +17,12 @@ from nhwc.api.deciding import Decision, better_plain, compared, decide
 from nhwc.api.other_shapes import Example, other_examples
 from nhwc.api.plans_tried import plans_for
 from nhwc.api.proving import Asked, arranged, measured, together, verified_with
-from nhwc.api.remembering import OptimizeReport, remember
+from nhwc.api.remembering import OptimizeReport, remember, remembering
 from nhwc.api.serving import engine
 from nhwc.api.verifying import VerifyReport
 from nhwc.conversion.plan import plan_conversion
-from nhwc.conversion.targets import convertible
-from nhwc.errors import ConversionError, ModelError
+from nhwc.conversion.targets import convertible, inside_compiled
+from nhwc.errors import ConversionError, ModelError, PlanError
 from nhwc.optimization import arrange, is_arranged
 from nhwc.optimization_report import PLAIN, Form, OtherShape
 from nhwc.plan import Plan
@@ -62,8 +62,8 @@ def optimize(
     train: whole training steps are measured and verified instead of forward passes in evaluation mode.
     candidates: specs besides both plain formats ("channels_last+kernels", "engine", "channels_last+compile"); by
         default all that the device has, without torch.compile.
-    plan: what the candidate "planned" stands for, or several for several shapes of inputs, the first for all other
-        shapes; without one, a plan is made for the example and for each of ``shapes`` and ``batches``.
+    plan: what the candidate "planned" stands for, or several for several shapes of inputs, that of the example for
+        all other shapes; without one, a plan is made for the example and for each of ``shapes`` and ``batches``.
     shapes: further example arguments, a tuple for each; batches: batch sizes besides the example's. What is chosen for
         the example is verified with each of them, and proved slower with none.
     amp: dtype of autocast that the model is called under; without one that of the autocast around this call, if any.
@@ -98,11 +98,21 @@ def optimize(
             f"this {type(model).__name__} has kernels or conversions of an earlier optimization; call "
             "nhwc.restore(model) first"
         )
-    plans = () if plan is None else (plan,) if isinstance(plan, Plan) else tuple(plan)
+    plans = _plans_in(plan)
     with under_autocast(dtype, device):
         offered, decision, report = _found(asked, plans, candidates, device)
     report = replace(report, seconds=time.monotonic() - began)
     return _applied(asked, offered.get(decision.chosen), decision, report, given)
+
+
+def _plans_in(given: Plan | Sequence[Plan] | None) -> tuple[Plan, ...]:
+    plans = () if given is None else tuple(given) if isinstance(given, list | tuple) else (given,)
+    for each in plans:
+        if not isinstance(each, Plan):
+            raise PlanError(
+                f"plan takes plans, got a {type(each).__name__}; read it from its file: nhwc.api.load_plan(path)"
+            )
+    return plans
 
 
 def _found(
@@ -188,7 +198,7 @@ def _applied(
 ) -> Any:
     model = asked.model
     if chosen is None:
-        remember(model, report)
+        remember(inside_compiled(model), report)
         return model
     asked.tell(f"applying {decision.chosen}", 0, 1)
     if chosen.arrangement.is_engine:
@@ -202,13 +212,10 @@ def _applied(
         )
         remember(made, report)
         return made
-    arrange(model, chosen.arrangement, optimizers)
-    remember(convertible(model), report)
-    if not chosen.arrangement.compiled:
-        return model
-    compiled = torch.compile(model)
-    remember(compiled, report)
-    return compiled
+    core = convertible(model)
+    with remembering(core, report):
+        arrange(core, chosen.arrangement, optimizers)
+    return torch.compile(core) if chosen.arrangement.compiled else model
 
 
 def _current(model: nn.Module) -> str:

@@ -33,9 +33,15 @@ def other_examples(example: Example, shapes: Sequence[Any], batches: Sequence[An
     all tensors that have the first tensor's, which are cut there, or come round again. Raises ModelError for what is
     no tuple of arguments and no batch size.
     """
+    if not isinstance(batches, Sequence):
+        raise ModelError(f"batches takes a list of sizes, got {batches!r}: [{batches}]")
+    if not isinstance(shapes, Sequence):
+        raise ModelError(f"shapes takes a list of tuples of arguments, got a {type(shapes).__name__}: [(x,)]")
     for given in shapes:
         if isinstance(given, torch.Tensor) or not isinstance(given, Sequence):
             raise ModelError(f"shapes takes a tuple of arguments for each shape, got a {type(given).__name__}: (x,)")
+        if example.shapes and not Example(tuple(given), {}).shapes:
+            raise ModelError(f"shapes takes a tuple of arguments for each shape, got {given!r} without a tensor: (x,)")
     found = [Example(tuple(given), example.keywords) for given in shapes]
     found += [_resized(example, size) for size in batches]
     distinct = {each.shapes: each for each in found}

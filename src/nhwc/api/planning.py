@@ -129,8 +129,9 @@ def plan_formats(
     step = _Step(model, inputs, dict(kwargs or {}), options)
     contiguous, channels_last = step.in_both(tell)
     subject = step.subject()
-    here = flow(contiguous)
-    there = None if channels_last is None else flow(channels_last)
+    own = _paths(model)
+    here = flow(contiguous, own)
+    there = None if channels_last is None else flow(channels_last, own)
     values = () if there is None else labelled(here, there)
     times = kept(subject["environment"])
     costs = Costs(times, contiguous.kernels)
@@ -170,9 +171,25 @@ def check_plan(
     amp: as for ``plan_formats``.
     """
     options = Options(train=train, amp=autocast_dtype(amp, device_of(model, inputs)))
-    reason = why_stale(plan, **_Step(model, inputs, dict(kwargs or {}), options).subject())
+    reason = why_stale(plan, **_Step(model, inputs, dict(kwargs or {}), options).subject()) or _why_unknown(plan, model)
     if reason is not None:
         raise PlanError(f"the plan for {plan.target} does not hold here: {reason}; make a new plan")
+
+
+def _why_unknown(plan: Plan, model: nn.Module) -> str | None:
+    """One sentence on what an edited plan names and the model, or nhwc, does not have; None for nothing."""
+    paths = _paths(model)
+    for module in (each.module for part in (plan.placements, plan.moves) for each in part):
+        if module not in paths:
+            return f"it names the module {module!r}, which the model does not have"
+    for name in plan.kernels:
+        if name not in {each.name for each in kernels.kernels()}:
+            return f"it names the kernel {name!r}, which nhwc does not have"
+    return None
+
+
+def _paths(model: nn.Module) -> frozenset[str]:
+    return frozenset(path for path, _ in unwrap(model).named_modules(remove_duplicate=False))
 
 
 def _in_channels_last(step: _Step) -> Trace | None:

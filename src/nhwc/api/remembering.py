@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any
 
+from torch import nn
+
 from nhwc import optimization_report
 from nhwc.api.showing import Showing
+from nhwc.conversion.targets import inside_compiled
 from nhwc.errors import ModelError
 from nhwc.report.optimization.summary import headline
 from nhwc.schema import dump_optimization
@@ -33,7 +37,8 @@ def optimization_of(model: Callable[..., Any]) -> OptimizeReport:
 
     Raises ModelError for one that was not optimized.
     """
-    data = getattr(model, "__dict__", {}).get(_ATTRIBUTE)
+    core = inside_compiled(model) if isinstance(model, nn.Module) else model
+    data = getattr(core, "__dict__", {}).get(_ATTRIBUTE)
     if data is None:
         raise ModelError(
             f"this {type(model).__name__} was not optimized; pass what nhwc.optimize(model, *inputs) returned"
@@ -58,6 +63,20 @@ def report_of(found: optimization_report.Optimization) -> OptimizeReport:
 def remember(model: object, report: OptimizeReport) -> None:
     """Make an object carry its report, as JSON: a model pickled whole does not need this package for it."""
     vars(model)[_ATTRIBUTE] = json.dumps(dump_optimization(report))
+
+
+@contextmanager
+def remembering(model: object, report: OptimizeReport) -> Iterator[None]:
+    """``remember`` it, unless what is done to the model inside fails or is interrupted."""
+    before = vars(model).get(_ATTRIBUTE)
+    try:
+        remember(model, report)
+        yield
+    except BaseException:
+        forget(model)
+        if before is not None:
+            vars(model)[_ATTRIBUTE] = before
+        raise
 
 
 def forget(model: object) -> bool:

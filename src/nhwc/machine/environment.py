@@ -21,7 +21,7 @@ def environment(device: torch.device | str = "cpu") -> Environment:
     except metadata.PackageNotFoundError:
         version = "unknown"
     return Environment(
-        torch.__version__,
+        str(torch.__version__),
         platform.python_version(),
         f"{device.type} {name}".strip(),
         processor_name(),

@@ -62,8 +62,8 @@ class Route:
         for each in self.kept:
             if each.source() is tensor and each.format == memory_format and each.version == tensor._version:
                 each.left -= 1
-                if each.left <= 0:
-                    self.kept.remove(each)
+                if each.left <= 0:  # not remove: a call in another thread may have dropped it meanwhile
+                    self.kept[:] = [other for other in self.kept if other is not each]
                 return each.result
         return None
 

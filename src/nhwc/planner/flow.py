@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 
 from nhwc.model import Call, Phase, TensorMeta, Trace
@@ -35,10 +35,14 @@ class Value:
 
 @dataclass(frozen=True)
 class Flow:
-    """The values of a trace that other modules read; modules: path → its calls, all phases but the optimizer's."""
+    """The values of a trace that other modules read; modules: path → its calls, all phases but the optimizer's.
+
+    outside: those that are not the model's own, as a loss.
+    """
 
     values: tuple[Value, ...]
     modules: Mapping[str, tuple[Call, ...]]
+    outside: frozenset[str] = frozenset()
 
     @property
     def containers(self) -> frozenset[str]:
@@ -50,10 +54,11 @@ class Flow:
         return frozenset(paths & self.modules.keys())
 
 
-def flow(trace: Trace) -> Flow:
+def flow(trace: Trace, own: Collection[str] | None = None) -> Flow:
     """The modules of ``trace`` and the tensors between them.
 
-    A module's memory goes by its last writer; views go with the memory that they share; parameters are nobody's.
+    own: paths of the model's modules, None where all are. A module's memory goes by its last writer; views go with the
+    memory that they share; parameters are nobody's.
     """
     modules: dict[str, list[Call]] = defaultdict(list)
     current = {meta.storage: Value(None, meta) for meta in trace.inputs if len(meta.shape) in _RANKS}
@@ -65,7 +70,8 @@ def flow(trace: Trace) -> Flow:
             _read(call, current)
             values += _written(call, current)
     kept = tuple(value for value in values if value.consumers)
-    return Flow(kept, {path: tuple(calls) for path, calls in modules.items()})
+    outside = frozenset(path for path in modules if own is not None and path not in own)
+    return Flow(kept, {path: tuple(calls) for path, calls in modules.items()}, outside)
 
 
 def _read(call: Call, current: Mapping[int, Value]) -> None:

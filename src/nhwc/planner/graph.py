@@ -1,10 +1,10 @@
 """The labelling problem of a model: a node for every module, and for the side of it on which its outputs leave.
 
 Calls between which no hook can stand share a label: those of one module, forward and backward. A tensor can change its
-format after the module that made it, for all that read it, and before a module that reads it, for that one. Two
-modules cannot have a hook between them and the tensor: one with children, whose own operators run amid them, and one
-that writes to the tensor, since others would not see what it writes to a copy. They take the tensor as it left its
-producer, at their true cost in that format.
+format after the module that made it, for all that read it, and before a module that reads it, for that one. Three
+modules cannot have a hook between them and the tensor: one with children, whose own operators run amid them, one that
+writes to the tensor, since others would not see what it writes to a copy, and one that is not the model's, as a loss.
+They take the tensor as it left its producer, at their true cost in that format.
 """
 
 from __future__ import annotations
@@ -25,18 +25,19 @@ class Graph:
 
     running: module → the node of its own label. leaving: module → the node of its outputs' label; of None, that of the
     step's inputs once moved. The tensors of the problem are in the order of ``values``: each as it leaves its
-    producer, and then, where there are any, in front of the readers that a move can stand before.
+    producer, and then, where there are any, in front of the readers that a move can stand before. fixed: modules that
+    none can stand at.
     """
 
     problem: Problem
     values: tuple[Value, ...]
     running: Mapping[str, int]
     leaving: Mapping[str | None, int]
-    containers: frozenset[str]
+    fixed: frozenset[str]
 
     def is_free(self, path: str, value: Value) -> bool:
         """Whether ``value`` can be moved in front of the module ``path``."""
-        return is_free(path, value, self.containers)
+        return is_free(path, value, self.fixed)
 
     def plain(self, label: int) -> list[int]:
         """The labels of everything in one format; the step's inputs are given as they are and moved at once."""
@@ -45,9 +46,9 @@ class Graph:
         return labels
 
 
-def is_free(path: str, value: Value, containers: frozenset[str]) -> bool:
+def is_free(path: str, value: Value, fixed: frozenset[str]) -> bool:
     """Whether ``value`` can be moved in front of the module ``path``."""
-    return path not in containers and path not in value.writers
+    return path not in fixed and path not in value.writers
 
 
 def graph(
@@ -67,12 +68,12 @@ def graph(
     running: dict[str, int] = {}
     leaving: dict[str | None, int] = {INPUTS: 2}
     nodes.append((0.0, 0.0))
-    containers = flow.containers
+    fixed = flow.containers | flow.outside
     for path in flow.modules:
         running[path] = len(nodes)
         nodes.append(costs[path])
     for producer in dict.fromkeys(value.producer for value in values if value.producer is not INPUTS):
-        if producer in containers:
+        if producer in fixed:
             leaving[producer] = running[producer]
         else:
             leaving[producer] = len(nodes)
@@ -82,8 +83,8 @@ def graph(
         source = given[number] if value.producer is INPUTS else running[value.producer]
         leaves = leaving[value.producer]
         tensors.append(Tensor(source, (leaves,), conversions[number]))
-        free = tuple(running[path] for path in value.consumers if is_free(path, value, containers))
-        ties += [(leaves, running[path]) for path in value.consumers if not is_free(path, value, containers)]
+        free = tuple(running[path] for path in value.consumers if is_free(path, value, fixed))
+        ties += [(leaves, running[path]) for path in value.consumers if not is_free(path, value, fixed)]
         if free:
             tensors.append(Tensor(leaves, free, conversions[number]))
-    return Graph(Problem(tuple(nodes), tuple(tensors), tuple(ties)), tuple(values), running, leaving, containers)
+    return Graph(Problem(tuple(nodes), tuple(tensors), tuple(ties)), tuple(values), running, leaving, fixed)

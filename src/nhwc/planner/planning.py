@@ -58,7 +58,7 @@ def _placements(
     placements = []
     for path, calls in flow.modules.items():
         cost = costs[path]
-        if path not in touched and cost.ms[0] == cost.ms[1]:
+        if path in flow.outside or (path not in touched and cost.ms[0] == cost.ms[1]):
             continue
         label = labels[found.running[path]]
         kind = next((call.module_type for call in calls if call.module_type), "")
@@ -78,11 +78,12 @@ def _why(cost: Cost, label: int) -> str:
     if other == float("inf"):
         return f"it does not run in {FORMATS[1 - label].replace('_', ' ')}"
     measured = "estimated" if cost.estimated else "measured"
-    if here < other:
-        return f"{measured} {other - here:.3f} ms faster in {name}"
-    if here == other:
+    difference = f"{abs(here - other):.3f}"
+    if not float(difference):
         return f"as fast in both formats; its neighbours are in {name}"
-    return f"{measured} {here - other:.3f} ms slower in {name}, which is less than converting for it"
+    if here < other:
+        return f"{measured} {difference} ms faster in {name}"
+    return f"{measured} {difference} ms slower in {name}, which is less than converting for it"
 
 
 def _moves(found: Graph, labels: Sequence[int]) -> list[Move]:

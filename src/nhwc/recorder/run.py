@@ -67,7 +67,7 @@ def run_model(
 def _backward(output: Any) -> None:
     outputs = [tensor for tensor in tensors_in(output) if tensor.requires_grad]
     if not outputs:
-        raise ModelError("no output of the model requires a gradient; audit it without train, or pass a loss")
+        raise ModelError("no output of the model requires a gradient; leave train out, or pass a loss")
     torch.autograd.backward(outputs, [torch.ones_like(tensor) for tensor in outputs])
 
 

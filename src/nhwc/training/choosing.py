@@ -13,6 +13,7 @@ from nhwc.training.context import Context
 from nhwc.training.preparation import CHANNELS_LAST, CONTIGUOUS
 from nhwc.training.settings import TrainSettings
 from nhwc.training.trials import Trial
+from nhwc.training.wording import counted
 
 
 @dataclass(frozen=True)
@@ -54,7 +55,7 @@ def choose(trial: Trial, compare: Compare | None, before: str | None) -> Choice:
     count = sum(isinstance(each, nn.Conv2d | nn.ConvTranspose2d) for each in trial.model.modules())
     if not count:
         return Choice(CONTIGUOUS, "auto: the model has no two-dimensional convolution")
-    rule = f"auto: {count} two-dimensional convolutions"
+    rule = f"auto: {counted(count, 'two-dimensional convolution')}"
     unmeasured = _why_unmeasured(trial.model, settings, trial.context)
     if compare is None or unmeasured:
         return Choice(CHANNELS_LAST, f"{rule}; {unmeasured or 'nothing was measured'}")

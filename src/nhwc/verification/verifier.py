@@ -67,7 +67,7 @@ class Verifier:
             self.factor,
             tuple(proofs),
             str(self.subject.device),
-            torch.__version__,
+            str(torch.__version__),
             time.monotonic() - started,
             tuple(self._contiguous.notes),
         )

@@ -31,9 +31,10 @@ class Documents:
             document = json.loads(path.read_text(encoding="utf-8"))
             if not isinstance(document, dict) or any(document.get(name) != held for name, held in self.head.items()):
                 return None
-            os.utime(path)
-        except (OSError, ValueError):
+        except (OSError, ValueError, RecursionError):
             return None
+        with contextlib.suppress(OSError):  # a folder that is only read has no order of use
+            os.utime(path)
         return document
 
     def write(self, key: str, document: dict[str, Any]) -> None:
@@ -44,6 +45,8 @@ class Documents:
         text = json.dumps({**self.head, **document}, separators=(",", ":")).encode()
         with contextlib.suppress(OSError):
             self.folder.mkdir(parents=True, exist_ok=True)
+            for left in self.folder.glob(f"{path.stem}-*.tmp"):  # by writers that were killed
+                left.unlink(missing_ok=True)
             with replacing(path, path.with_name(f"{path.stem}-{os.getpid()}.tmp")) as file:
                 file.write(text)
             kept = sorted(self.folder.glob("*.json"), key=lambda each: each.stat().st_mtime)
