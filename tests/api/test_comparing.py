@@ -168,6 +168,15 @@ def test_an_answer_is_kept_for_the_same_model_batch_and_settings(monkeypatch: py
     assert timed.calls == 2
 
 
+def test_half_an_answer_is_none(monkeypatch: pytest.MonkeyPatch, cache: Path) -> None:
+    timed = rounds(monkeypatch, *[1.25] * 8)
+    compare_formats(trial(), 600.0)
+    (kept,) = cache.rglob("*.json")
+    kept.write_text(kept.read_text().replace('"pairs"', '"paired"'))
+    assert compare_formats(trial(), 600.0).slower
+    assert timed.calls == 2
+
+
 def test_an_answer_of_a_busy_machine_is_not_kept(monkeypatch: pytest.MonkeyPatch) -> None:
     timed = rounds(monkeypatch, *[1.25] * 8)
     monkeypatch.setattr(comparing, "load_sentences", lambda _load: ["other processes"])

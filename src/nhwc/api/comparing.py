@@ -27,6 +27,8 @@ from nhwc.training.settings import MOST_MEASURED_S
 from nhwc.training.spelling import spelled
 from nhwc.training.trials import Trial
 
+#: What is kept of an answer.
+_KEPT = {"ratio", "low", "high", "pairs"}
 _FORMATS = _CONTIGUOUS, _CHANNELS_LAST = "contiguous", "channels_last"
 #: Moves the interval on either side, for what differs from process to process; as for ``nhwc.bench``.
 _MARGIN = 0.05
@@ -54,7 +56,7 @@ def compare_formats(trial: Trial, seconds: float) -> Comparison:
     """
     times, key = _kept(trial)
     known = None if key is None else times.get(key)
-    if known is not None:
+    if known is not None and known.keys() >= _KEPT:
         ratio = Ratio(known["ratio"], known["low"], known["high"], int(known["pairs"]))
         return _comparison(ratio, "measured earlier on this machine", times)
     began = time.monotonic()
