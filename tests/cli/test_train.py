@@ -222,7 +222,7 @@ def test_a_run_goes_on(invoke: Invoke, net: Path) -> None:
     assert result.stdout.startswith("going on from run/last.pt\n")
     assert "not as in the checkpoint: --steps 3 → none; give every setting again that shall stay" in result.stdout
     judged = invoke("synthetic", *SMALL, "--folder", "run", "--resume", "--evaluate")
-    assert "evaluation after epoch 2: loss" in judged.stdout
+    assert "evaluation after epoch 1: loss" in judged.stdout
     assert "images/s" not in judged.stdout
     other = invoke("synthetic", *SMALL, "--folder", "run", "--resume", "--optimizer", "adamw")
     assert "was written with sgd, now adamw; give --optimizer sgd" in other.stderr

@@ -67,7 +67,7 @@ def test_a_measurement_that_fails_leaves_the_rule_and_says_so() -> None:
         ({"model": nn.Flatten()}, "auto: the model has no two-dimensional convolution"),
         (
             {"model": nn.Sequential(nn.Conv2d(3, 3, 1), nn.SyncBatchNorm(3))},
-            "auto: 1 two-dimensional convolutions; its batch norm waits for other processes, and is not measured",
+            "auto: 1 two-dimensional convolution; its batch norm waits for other processes, and is not measured",
         ),
     ],
     ids=str,

@@ -13,7 +13,9 @@ import pytest
 from training.runs import certain, environment, settings, train
 
 import nhwc
+from nhwc.distributed import World
 from nhwc.errors import CheckpointError
+from nhwc.training import occupying
 from nhwc.training.occupying import occupied
 
 pytestmark = pytest.mark.usefixtures("few_threads")
@@ -26,8 +28,8 @@ print(os.getpid(), file=file, flush=True)
 print("held", flush=True)
 if not os.fork():  # as a worker that reads data, which outlives a kill
     os.close(1)
-    time.sleep(20)
-time.sleep(20)
+    time.sleep(300)
+time.sleep(300)
 """
 
 
@@ -76,6 +78,14 @@ def test_an_evaluation_may_join_a_run(tmp_path: Path) -> None:
         assert train(settings(folder=tmp_path, resume=True, evaluate_only=True)).evaluations
         with pytest.raises(CheckpointError, match="a run that still goes on"):
             train(settings(folder=tmp_path, resume=True))
+
+
+def test_what_the_first_rank_finds_ends_the_others(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(occupying.ranks, "firsts", lambda _own: "a run that still goes on")
+    second = occupying.alone(settings(folder=tmp_path), World(1, 1, 2))
+    with pytest.raises(CheckpointError, match=r"^a run that still goes on$"), second:
+        pass
+    assert not list(tmp_path.iterdir())
 
 
 def test_a_folder_without_locks_is_told_and_used(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -137,7 +137,7 @@ def test_the_rest_of_an_epoch_is_a_smaller_step() -> None:
     assert kept.notes[2] == "3 steps an epoch, of 16 images (its last of 8), 1 process on cpu"
     few = train(settings(batch=8, samples=40, accumulate=9, epochs=1))
     assert [(each.step, each.steps) for each in few.steps] == [(1, 1)]
-    assert few.notes[2] == "1 steps an epoch, of 40 images (fewer batches than accumulate 9), 1 process on cpu"
+    assert few.notes[2] == "1 step an epoch, of 40 images (fewer batches than accumulate 9), 1 process on cpu"
 
 
 @pytest.mark.parametrize(("amp", "dtype"), [("bf16", torch.bfloat16), ("fp16", torch.float16), (None, torch.float32)])

@@ -97,7 +97,7 @@ def test_the_end_of_a_run_has_nothing_to_resume(tmp_path: Path) -> None:
     kept = train(settings(folder=tmp_path, epochs=1, resume=True))
     assert kept.steps == []
     assert "already done; raise epochs to go on" in kept.notes
-    assert "4 steps, 1 epochs" in kept.notes
+    assert "4 steps, 1 epoch" in kept.notes
     assert "images/s" not in "".join(kept.notes)
     train(settings(folder=tmp_path / "short", max_steps=2))
     assert (
@@ -191,6 +191,7 @@ def test_evaluation_alone(tmp_path: Path) -> None:
     whole = train(settings(folder=tmp_path, epochs=1))
     before = (tmp_path / "last.pt").read_bytes()
     alone = train(settings(folder=tmp_path, resume=True, evaluate_only=True))
+    assert [each.epoch for each in alone.evaluations] == [0]
     assert [(each.loss, each.top1) for each in alone.evaluations] == list(whole.judged().values())
     assert (alone.steps, (tmp_path / "last.pt").read_bytes()) == ([], before)
     assert len(alone.notes) == 3

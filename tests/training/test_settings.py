@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
 from training.runs import tiny
 
 import nhwc
@@ -54,6 +55,13 @@ from nhwc.training.schedules import learning_rate
         ({"mean": (123.7, 116.3, 103.5)}, "of images scaled to 0 to 1: at least 0 and at most 1"),
         ({"mean": (float("nan"),)}, "mean is .nan,.; give a number per channel"),
         ({"mean": ()}, "give a number per channel"),
+        ({"mean": 0.5}, "mean is 0.5; it must be a tuple with a number per channel, or None"),
+        ({"kernels": "no"}, "kernels is 'no'; it must be True, False or None"),
+        ({"compile": "no"}, "compile is 'no'; it must be True or False"),
+        ({"folder": 5}, "folder is 5; it must be a path or None"),
+        ({"resume": 5}, "resume is 5; it must be True, False or the path of a checkpoint"),
+        ({"evaluate": 5}, "evaluate is 5; it must be a path or None"),
+        ({"arch": 5}, "arch is 5; it must be a name or None"),
         ({"kernels": True, "compile": True}, "kernels step aside under torch.compile"),
         ({"kernels": True, "channels_last": "false"}, "kernels serve channels last alone"),
         ({"warmup_epochs": 91}, "warmup_epochs is 91, more than epochs, 90"),
@@ -86,8 +94,9 @@ def test_settings_are_called_as_the_asker_calls_them() -> None:
 
 
 def test_settings_are_plain_for_checkpoints_and_logs() -> None:
-    plain = TrainSettings("synthetic", folder=Path("run"), mean=(0.5,), std=(0.5,)).as_plain()
-    assert (plain["folder"], plain["mean"], plain["amp"]) == ("run", [0.5], None)
+    asked = TrainSettings("synthetic", folder=Path("run"), mean=(0.5,), device=torch.device("cpu"))  # type: ignore[arg-type]
+    plain = asked.as_plain()
+    assert (plain["folder"], plain["mean"], plain["amp"], plain["device"]) == ("run", [0.5], None, "cpu")
     assert json.loads(json.dumps(plain)) == plain
 
 

@@ -112,8 +112,8 @@ def test_pictures_that_cannot_be_read_are_named_counted_and_replaced(textures: P
     assert [each.step for each in kept.steps] == [1, 2, 3, 4, 5, 6]
     assert kept.evaluations[0].images == 47
     for path in broken:
-        assert sum(f"{path} cannot be read and is left out: " in note for note in kept.notes) == 1
-    assert kept.notes[-1] == "2 pictures could not be read and were left out"
+        assert sum(f"{path} cannot be read and takes no part: " in note for note in kept.notes) == 1
+    assert kept.notes[-1] == "2 pictures could not be read and took no part"
     assert set(nhwc.train(certain, asked).skipped) == {str(path) for path in broken}
 
 
@@ -164,7 +164,7 @@ def test_names_that_cannot_be_printed_are_escaped(textures: Path, tmp_path: Path
     asked = settings(data=str(tmp_path / "data"), size=16, batch=14, epochs=1, folder=tmp_path / "run")
     notes = [note for note in train(asked).notes if "cannot be read" in note]
     assert sorted(note.partition("brick/")[2] for note in notes) == [
-        f"{name} cannot be read and is left out: it is not a picture in a format that Pillow reads"
+        f"{name} cannot be read and takes no part: it is not a picture in a format that Pillow reads"
         for name in ("inv\\xff\\xfe.png", "new\\nline.png")
     ]
     "".join(notes).encode()

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import math
 import time
-from contextlib import nullcontext
+from collections.abc import Iterator
+from contextlib import contextmanager, nullcontext
 
 import torch
 
@@ -19,7 +21,9 @@ from nhwc.measure.stability import instabilities, load_sentences
 from nhwc.measure.stats import FEWEST_PAIRS, judge, paired_ratio, widened
 from nhwc.recorder.state import StepGuard
 from nhwc.timing import Ratio, Verdict
-from nhwc.training.choosing import Comparison
+from nhwc.training.choosing import Comparison, in_short
+from nhwc.training.collectives import RefusedCollectives
+from nhwc.training.settings import MOST_MEASURED_S
 from nhwc.training.spelling import spelled
 from nhwc.training.trials import Trial
 
@@ -37,11 +41,16 @@ class _NothingError(Exception):
     """Nothing can be said, for the reason in the message."""
 
 
+class _FailsError(Exception):
+    """Steps fail in channels last alone, for the reason in the message."""
+
+
 def compare_formats(trial: Trial, seconds: float) -> Comparison:
     """Whether training steps of ``trial`` are proved slower in channels last, measured within about ``seconds``.
 
-    An answer that an earlier process on this machine found for the same model, batch and settings is taken. Random
-    state, the model and the kernels' switch are afterwards as before. Raises what the model raises.
+    An answer that an earlier process on this machine found for the same model, batch and settings is taken. Steps that
+    fail in channels last alone count as slower. Random state, the model and the kernels' switch are afterwards as
+    before. Raises what the model raises in contiguous.
     """
     times, key = _kept(trial)
     known = None if key is None else times.get(key)
@@ -54,6 +63,8 @@ def compare_formats(trial: Trial, seconds: float) -> Comparison:
             found, calm = _measured(trial, seconds)
     except _NothingError as nothing:
         return Comparison(slower=False, told=str(nothing), notes=tuple(times.messages))
+    except _FailsError as fails:
+        return Comparison(slower=True, told=str(fails), notes=tuple(times.messages))
     finally:
         _release(trial.context.device)
     if key is not None and calm:
@@ -83,29 +94,55 @@ def _measured(trial: Trial, seconds: float) -> tuple[Ratio, bool]:
         contenders[each] = Contender(each, step, context=kernels.use if with_kernels else nullcontext)
     first = contenders[_CONTIGUOUS]
     with first.context():
-        first.step()  # fills caches and chooses algorithms, for many steps to come
-        step_s = clock.time_ms(first.step) / 1000.0
-    left_s = seconds - (time.monotonic() - began)
-    if _FEWEST_STEPS * step_s > left_s:
-        needed = 1.2 * (seconds - left_s + _FEWEST_STEPS * step_s)
-        enough = f"{spelled('measure_s')} {needed:.0f} would be enough"
-        raise _NothingError(f"nothing was measured, since a step takes {step_s:.2g} s; {enough}")
+        with _without_others(trial):
+            first.step()  # fills caches and chooses algorithms, for many steps to come
+        step_s = min(clock.time_ms(first.step) for _ in range(2)) / 1000.0  # something else may run during one
+    spent_s = time.monotonic() - began
+    if spent_s + _FEWEST_STEPS * step_s > seconds:
+        raise _NothingError(_too_slow(spent_s, step_s))
     meter = LoadMeter()
     run_rounds(
         list(contenders.values()),
         _CONTIGUOUS,
         clock,
-        Limits(precision=_PRECISION, budget_s=_SHARE * left_s, most_rounds=_MOST_ROUNDS),
+        Limits(precision=_PRECISION, budget_s=_SHARE * (seconds - spent_s), most_rounds=_MOST_ROUNDS),
         before_round=Placement(0).change if device.type == "cpu" else None,
     )
     last = contenders[_CHANNELS_LAST]
     if last.failure is not None:
-        raise last.failure
+        if "allocate" in str(last.failure):  # alone in memory, it may well work
+            raise last.failure
+        raise _FailsError(f"contiguous works, channels last does not: {in_short(last.failure)}") from last.failure
     load = meter.read(torch.get_num_threads()) if device.type == "cpu" else None
     unstable = instabilities({name: each.samples_ms for name, each in contenders.items()}, _CONTIGUOUS)
     if unstable:
         raise _NothingError(f"the measurement proves nothing, since {unstable[0]}")
     return widened(paired_ratio(first.samples_ms, last.samples_ms), _MARGIN), load is None or not load_sentences(load)
+
+
+def _too_slow(spent_s: float, step_s: float) -> str:
+    """Why steps of ``step_s`` are not measured after ``spent_s`` for copies and the first, and what would help."""
+    needed_s = math.ceil(1.2 * (spent_s + _FEWEST_STEPS * step_s))
+    remedy = f"{spelled('measure_s')} {needed_s} would be enough"
+    if needed_s > MOST_MEASURED_S:
+        remedy = f"more than {spelled('measure_s')} {MOST_MEASURED_S} would be needed"
+    return f"nothing was measured, since a step takes {step_s:.2g} s and all before it took {spent_s:.2g} s; {remedy}"
+
+
+@contextmanager
+def _without_others(trial: Trial) -> Iterator[None]:
+    """A step that would wait for other processes, which take none, ends in _NothingError."""
+    if trial.context.world.size == 1:
+        yield
+        return
+    collectives = RefusedCollectives()
+    try:
+        with collectives:
+            yield
+    except Exception as error:
+        if collectives.met:
+            raise _NothingError("its steps wait for other processes, and are not measured") from error
+        raise
 
 
 def _kept(trial: Trial) -> tuple[KeptTimes, str | None]:

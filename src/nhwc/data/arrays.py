@@ -74,7 +74,9 @@ def _opened(path: str | Path) -> Any:
     try:
         opened = np.load(path, allow_pickle=False)
     except Exception as error:
-        raise DataError(f"{path} cannot be read as an .npz file: {error}") from error
+        raise DataError(
+            f"{path} cannot be read as an .npz file ({error}); it may be cut short: write it again"
+        ) from error
     if not isinstance(opened, np.lib.npyio.NpzFile):
         raise DataError(f"{path} holds a single array; save pictures and labels together with numpy.savez")
     return opened

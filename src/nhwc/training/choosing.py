@@ -13,13 +13,14 @@ from nhwc.training.context import Context
 from nhwc.training.preparation import CHANNELS_LAST, CONTIGUOUS
 from nhwc.training.settings import TrainSettings
 from nhwc.training.trials import Trial
+from nhwc.training.wording import counted
 
 
 @dataclass(frozen=True)
 class Comparison:
-    """slower: whether channels last is proved slower than contiguous. told: what was found, for the log.
+    """slower: whether channels last is proved slower than contiguous, or fails alone. told: what was found.
 
-    notes: sentences on what else went wrong.
+    notes: sentences for the log on what else went wrong.
     """
 
     slower: bool
@@ -54,7 +55,7 @@ def choose(trial: Trial, compare: Compare | None, before: str | None) -> Choice:
     count = sum(isinstance(each, nn.Conv2d | nn.ConvTranspose2d) for each in trial.model.modules())
     if not count:
         return Choice(CONTIGUOUS, "auto: the model has no two-dimensional convolution")
-    rule = f"auto: {count} two-dimensional convolutions"
+    rule = f"auto: {counted(count, 'two-dimensional convolution')}"
     unmeasured = _why_unmeasured(trial.model, settings, trial.context)
     if compare is None or unmeasured:
         return Choice(CHANNELS_LAST, f"{rule}; {unmeasured or 'nothing was measured'}")
@@ -86,5 +87,10 @@ def _compared(trial: Trial, compare: Compare) -> Comparison | str | None:
     except KeyboardInterrupt:
         return None
     except Exception as error:  # noqa: BLE001 - the run itself shall say what its model raises
-        first = printable(str(error).strip().partition("\n")[0][:200])
-        return f"the measurement failed ({type(error).__name__}: {first})"
+        return f"the measurement failed ({in_short(error)})"
+
+
+def in_short(error: Exception) -> str:
+    """Its kind and the beginning of its first line, for the log."""
+    first = str(error).strip().partition("\n")[0]
+    return f"{type(error).__name__}: {printable(first[:200])}"

@@ -93,7 +93,7 @@ class Judge:
         if not found.images:
             raise TrainingError("none of the pictures to evaluate on can be read; look at their folder")
         return EvaluationRecord(
-            epoch=place.epoch,
+            epoch=place.last_epoch,
             update=place.update,
             images=found.images,
             time_s=time.perf_counter() - began,

@@ -29,6 +29,7 @@ from nhwc.training.sources import Sources, loader
 from nhwc.training.spelling import spelled
 from nhwc.training.steps import Stepper
 from nhwc.training.stopping import Stopping
+from nhwc.training.wording import counted
 
 
 class Training:
@@ -129,9 +130,9 @@ class Training:
         rest = batches % accumulate
         if batches < accumulate:
             few = f"fewer batches than {spelled('accumulate')} {accumulate}"
-            return f"{self._steps} steps an epoch, of {share * batches} images ({few}), {where}"
+            return f"{counted(self._steps, 'step')} an epoch, of {share * batches} images ({few}), {where}"
         last = f" (its last of {share * rest})" if rest else ""
-        return f"{self._steps} steps an epoch, of {self._images_per_step} images{last}, {where}"
+        return f"{counted(self._steps, 'step')} an epoch, of {self._images_per_step} images{last}, {where}"
 
     def _run(self) -> None:
         if self._settings.evaluate_only:
@@ -206,7 +207,7 @@ class Training:
         for name, reason in self._skipped().items():
             if name not in self._told:
                 self._told.add(name)
-                self._tell.note(f"{printable(name)} cannot be read and is left out: {printable(reason)}")
+                self._tell.note(f"{printable(name)} cannot be read and takes no part: {printable(reason)}")
 
     def _skipped(self) -> dict[str, str]:
         return {**self._batches.skipped, **({} if self._judge is None else self._judge.skipped)}

@@ -25,6 +25,11 @@ class Place:
     step: int = 0
     update: int = 0
 
+    @property
+    def last_epoch(self) -> int:
+        """The epoch of the last step that was done; 0 before there was one."""
+        return self.epoch if self.step else max(self.epoch - 1, 0)
+
     def after_step(self) -> Place:
         return replace(self, step=self.step + 1, update=self.update + 1)
 

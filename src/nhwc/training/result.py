@@ -9,6 +9,7 @@ from torch import nn
 
 from nhwc.training.records import EvaluationRecord, StepRecord
 from nhwc.training.shares import PARTS, Shares
+from nhwc.training.wording import counted
 
 
 @dataclass(frozen=True)
@@ -45,7 +46,7 @@ class TrainReport:
 
     def summary(self, *, evaluated: bool = False) -> list[str]:
         """The report as lines of text; ``evaluated``: of one that only evaluated."""
-        lines = [] if evaluated else [f"{self.updates} steps, {self.epochs} epochs"]
+        lines = [] if evaluated else [f"{counted(self.updates, 'step')}, {counted(self.epochs, 'epoch')}"]
         if self.seconds and lines:
             lines[0] += f"; {self.images_per_s:.1f} images/s in {self.memory_format}"
         told = [(part, self.shares.share(part)) for part in PARTS]
@@ -55,5 +56,5 @@ class TrainReport:
         if self.best_top1 is not None and not evaluated:
             lines.append(f"best top-1 {self.best_top1:.2f} %")
         if self.skipped:
-            lines.append(f"{len(self.skipped)} pictures could not be read and were left out")
+            lines.append(f"{counted(len(self.skipped), 'picture')} could not be read and took no part")
         return lines

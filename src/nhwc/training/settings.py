@@ -6,6 +6,7 @@ import sys
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, fields
 from pathlib import Path
+from types import NoneType
 from typing import Any
 
 from nhwc.errors import TrainingError
@@ -13,6 +14,9 @@ from nhwc.training.spelling import spelled
 
 IMAGENET_MEAN = (0.485, 0.456, 0.406)
 IMAGENET_STD = (0.229, 0.224, 0.225)
+
+#: The most seconds that a run may measure before it begins.
+MOST_MEASURED_S = 600
 
 #: What each setting that is a word may be.
 WORDS: dict[str, tuple[str, ...]] = {
@@ -34,10 +38,20 @@ _AT_MOST: dict[str, float] = {
     **dict.fromkeys(_FRACTIONS, sys.float_info.max),
     "seed": 2**63 - 1,
     "workers": 1024,
-    "measure_s": 600,
+    "measure_s": MOST_MEASURED_S,
 }
 _MOST_WHOLE = 2**31 - 1
 _MAY_BE_NONE = ("size", "max_steps", "save_every")
+#: Of what types the other settings are, and in words.
+_KINDS: dict[str, tuple[tuple[type, ...], str]] = {
+    **dict.fromkeys("augment compile evaluate_only fsdp sync_batch_norm".split(), ((bool,), "True or False")),
+    **dict.fromkeys(("kernels", "tensorboard"), ((bool, NoneType), "True, False or None")),
+    **dict.fromkeys(("mean", "std"), ((tuple, list, NoneType), "a tuple with a number per channel, or None")),
+    "resume": ((bool, Path), "True, False or the path of a checkpoint"),
+    "folder": ((Path, NoneType), "a path or None"),
+    "evaluate": ((str, Path, NoneType), "a path or None"),
+    "arch": ((str, NoneType), "a name or None"),
+}
 
 
 @dataclass(frozen=True)
@@ -112,6 +126,10 @@ class TrainSettings:
         for name in ("folder", "resume"):  # a path may come as text
             if isinstance(getattr(self, name), str):
                 object.__setattr__(self, name, Path(getattr(self, name)))
+        object.__setattr__(self, "device", str(self.device))  # it may come as torch.device
+        for name, (kinds, wanted) in _KINDS.items():
+            if not isinstance(getattr(self, name), kinds):
+                raise TrainingError(f"{spelled(name)} is {getattr(self, name)!r}; it must be {wanted}")
         for name, words in WORDS.items():
             self._require_word(name, words)
         for name, least in _AT_LEAST.items():
