@@ -132,8 +132,11 @@ class Plan:
 
 
 def are_mixed(plans: Iterable[Plan]) -> bool:
-    """Whether plans of one model, for several shapes of inputs, take more than one format between them."""
-    formats = {plan.format for plan in plans}
+    """Whether plans of one model, for several shapes of inputs, take more than one format between them.
+
+    A plan without placements takes none.
+    """
+    formats = {plan.format for plan in plans if plan.placements}
     return None in formats or len(formats) > 1
 
 

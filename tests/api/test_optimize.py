@@ -418,6 +418,9 @@ def test_a_plan_that_is_given_and_not_tried_is_told(taking: Callable[..., Seen])
     nhwc.optimize(model, IMAGE, plan=replace(plan(model, {"stem": CONTIGUOUS}, []), **here))
     (note,) = nhwc.optimization_of(model).notes
     assert note == "planned was not tried: the plan has all modules in contiguous"
+    nhwc.optimize(model, IMAGE, plan=replace(plan(model, {}, []), **here))
+    (note,) = nhwc.optimization_of(model).notes
+    assert note == "planned was not tried: the plan has no module with a format to choose"
 
 
 def test_interrupted_while_it_is_put_on_it_leaves_all_as_it_was(

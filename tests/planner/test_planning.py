@@ -1,6 +1,7 @@
 """From costs to placements and moves: what is cheapest, where a hook can stand, and sums that are sums."""
 
 import itertools
+from dataclasses import replace
 from math import inf
 
 import pytest
@@ -168,6 +169,26 @@ def test_modules_without_a_format_are_not_placed() -> None:
     found = plan_for(here, values, costs, [Cost((9.0, 9.0))], [0])
     assert [placement.module for placement in found.placements] == ["a"]
     assert found.predicted.planned == 7.0
+
+
+def test_modules_with_times_or_neighbours_of_a_format_are_placed() -> None:
+    found = solved(CHAIN, {"a": (9.0, 1.0), "b": (2.0, 2.0), "c": (9.0, 1.0)})
+    assert [placement.module for placement in found.placements] == ["a", "b", "c"]
+    alone = Flow((), {"a": tuple(CHAIN.calls[:1])})
+    (placement,) = plan_for(alone, (), {"a": Cost((2.0, 1.0))}, [], []).placements
+    assert placement.format == "channels_last"
+
+
+def test_a_placement_names_its_type_and_counts_the_calls_that_the_format_decides_about() -> None:
+    call, flat = CHAIN.calls[0], tensor(9, "contiguous", (2, 8))
+    calls = (
+        replace(call, module_type=""),
+        replace(call, view=True),
+        replace(call, inputs=(flat,)),
+        replace(call, inputs=(flat,), outputs=(flat,)),
+    )
+    (placement,) = plan_for(Flow((), {"a": calls}), (), {"a": Cost((2.0, 1.0))}, [], []).placements
+    assert (placement.module_type, placement.calls) == ("Made", 2)
 
 
 def test_what_was_estimated_says_so() -> None:

@@ -66,9 +66,10 @@ def plans_for(
     if is_left_out:
         return plans, (f"{PLANNED} was not tried: a plan was given, but the candidates do not name it",)
     if not are_mixed(plans) and not asked_for:
-        only = str(plans[0].format).replace("_", " ")
+        only = next((plan.format for plan in plans if plan.format), None)
         told = "the plan has" if len(plans) == 1 else "the plans have"
-        return plans, (f"{PLANNED} was not tried: {told} all modules in {only}",)
+        which = f"all modules in {only.replace('_', ' ')}" if only else "no module with a format to choose"
+        return plans, (f"{PLANNED} was not tried: {told} {which}",)
     return plans, ()
 
 
