@@ -160,7 +160,7 @@ class Engine(torch.nn.Module):
         return self
 
     def load_state_dict(self, state_dict: Mapping[str, Any], strict: bool = True, assign: bool = False) -> Any:
-        """Raise EngineError: an engine holds no parameters. Nothing is loaded from nothing, its own ``state_dict()``."""
+        """Raise EngineError, since an engine holds no parameters, but for its own ``state_dict()``, which is empty."""
         if state_dict:
             raise EngineError(
                 "an engine holds no parameters to load; load them into the model, and call engine.refresh(model)"

@@ -43,4 +43,6 @@ def _recorded(by: str) -> EngineError:
 
 
 def _has_tangent(value: Any) -> bool:
-    return isinstance(value, torch.Tensor) and forward_ad.unpack_dual(value).tangent is not None
+    if not isinstance(value, torch.Tensor):
+        return False
+    return forward_ad.unpack_dual(value).tangent is not None  # type: ignore[no-untyped-call]
