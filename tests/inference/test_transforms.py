@@ -38,7 +38,7 @@ def of_real_in_fake_mode(fast: Engine) -> Any:
 
 def with_tangent(fast: Engine) -> Any:
     with forward_ad.dual_level():
-        return fast(forward_ad.make_dual(X, X))
+        return fast(forward_ad.make_dual(X, X))  # type: ignore[no-untyped-call]
 
 
 @pytest.mark.filterwarnings("ignore:`torch.jit:FutureWarning", "ignore:.*torch.jit.*deprecated")
