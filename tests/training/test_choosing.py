@@ -114,13 +114,15 @@ def test_ctrl_c_while_both_formats_are_measured_ends_the_run_before_it_begins(tm
 
 @pytest.mark.parametrize("amp", [None, "bf16"])
 def test_a_step_is_the_whole_of_a_runs_and_leaves_the_model_alone(amp: str | None) -> None:
-    model = tiny(3)
+    model = tiny(3).eval()
     before = {name: value.clone() for name, value in model.state_dict().items()}
     strides = [each.stride() for each in model.parameters()]
     context = Context(settings(amp=amp), torch.device("cpu"), distributed.World(), StopRequest())
-    seen: list[tuple[str, str]] = []
+    seen: list[tuple[str, str, bool]] = []
     model.register_forward_hook(
-        lambda module, given, logits: seen.append((nhwc.layout_of(given[0]).kind.value, str(logits.dtype)))
+        lambda module, given, logits: seen.append(
+            (nhwc.layout_of(given[0]).kind.value, str(logits.dtype), module.training)
+        )
     )
     trial = Trial(model, (8, 3, 10, 10), 3, context)
     for memory_format, with_kernels in (("contiguous", False), ("channels_last", True)):
@@ -128,7 +130,8 @@ def test_a_step_is_the_whole_of_a_runs_and_leaves_the_model_alone(amp: str | Non
         step()
         assert kernels is with_kernels
     dtype = "torch.float32" if amp is None else "torch.bfloat16"
-    assert seen == [("contiguous", dtype), ("channels_last", dtype)]
+    assert seen == [("contiguous", dtype, True), ("channels_last", dtype, True)]
+    assert not model.training
     assert all(torch.equal(value, before[name]) for name, value in model.state_dict().items())
     assert [each.stride() for each in model.parameters()] == strides
     assert all(each.grad is None for each in model.parameters())
