@@ -22,6 +22,7 @@ from nhwc.inference.requirements import suitable
 from nhwc.inference.shortcut import Shortcuts, nested
 from nhwc.inference.signature_text import arguments_text
 from nhwc.inference.specialization import Signature, signature_of
+from nhwc.inference.transforms import refuse_transforms
 
 
 class Engine(torch.nn.Module):
@@ -76,6 +77,7 @@ class Engine(torch.nn.Module):
 
     def forward(self, *args: Any, **kwargs: Any) -> Any:
         """The model's outputs, in channels last."""
+        refuse_transforms(args if not kwargs else (*args, *kwargs.values()))
         shortcuts = self._shortcuts
         if not kwargs and shortcuts.recent is not None:
             given = shortcuts.recent(args)
@@ -157,6 +159,14 @@ class Engine(torch.nn.Module):
             raise EngineError("an engine cannot be trained; train the model that it was built from, and build it again")
         return self
 
+    def load_state_dict(self, state_dict: Mapping[str, Any], strict: bool = True, assign: bool = False) -> Any:
+        """Raise EngineError, since an engine holds no parameters, but for its own ``state_dict()``, which is empty."""
+        if state_dict:
+            raise EngineError(
+                "an engine holds no parameters to load; load them into the model, and call engine.refresh(model)"
+            )
+        return super().load_state_dict(state_dict, strict, assign)
+
     def _apply(self, fn: Callable[[torch.Tensor], torch.Tensor], recurse: bool = True) -> Engine:
         """What half(), to() and the like do: nothing here, or EngineError where they ask for a change."""
         del recurse
@@ -184,6 +194,12 @@ class Engine(torch.nn.Module):
 
     def __reduce__(self) -> Any:
         raise EngineError("an engine is not pickled; save it with engine.save(path) and load it with nhwc.load_engine")
+
+    def __prepare_scriptable__(self) -> Any:
+        raise EngineError(
+            "an engine cannot be compiled by torch.jit.script; script the original model, or keep the engine with "
+            "engine.save(path)"
+        )
 
     def _built_for(self) -> str:
         return built_for_text(self._specializations, self._in_spec)

@@ -36,8 +36,13 @@ def signature_of(flat: Sequence[Any]) -> Signature:
 
 
 def _tensor_signature(tensor: torch.Tensor) -> tuple[Any, ...]:
-    plain = tensor.device.type == "cpu" and tensor.layout == torch.strided
+    plain = tensor.device.type == "cpu" and tensor.layout == torch.strided and not _dispatches(tensor)
     return (tensor.shape, tensor.dtype) if plain else (tensor.shape, tensor.dtype, tensor.device.type, tensor.layout)
+
+
+def _dispatches(tensor: torch.Tensor) -> bool:
+    """Whether it is of a subclass that runs operators itself, such as FakeTensor, and need not have memory."""
+    return type(tensor).__torch_dispatch__ is not torch.Tensor.__torch_dispatch__
 
 
 def _strides(example: torch.Tensor) -> tuple[int, ...]:
