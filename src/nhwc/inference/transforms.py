@@ -1,4 +1,9 @@
-"""What torch records or transforms a call with: the engine's kernels read memory, which tensors have none of there."""
+"""What torch records or transforms a call with: the engine's kernels read memory, which tensors have none of there.
+
+Private interfaces, read from torch 2.11 to 2.14: in torch._C ``_get_tracing_state``, ``_len_torch_dispatch_stack``,
+``_get_dispatch_mode`` with ``_TorchDispatchModeKey``, and ``_functorch.peek_interpreter_stack``; and
+``torch.autograd.forward_ad._current_level``.
+"""
 
 from __future__ import annotations
 
@@ -28,7 +33,7 @@ def refuse_transforms(flat: Sequence[Any]) -> None:
             "an engine runs no call inside torch.vmap, torch.func.grad, torch.func.jvp or another transform of "
             "torch.func; transform the original model, or call the engine outside"
         )
-    # private, as forward_ad has no other question for whether any tangent can be there
+    # forward_ad has no public question for whether any tangent can be there
     if forward_ad._current_level >= 0 and any(_has_tangent(each) for each in flat):
         raise EngineError(
             "an engine gives no gradients, and an input has a forward-mode tangent; give it "
