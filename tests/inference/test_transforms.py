@@ -50,7 +50,13 @@ def with_tangent(fast: Engine) -> Any:
         (with_tangent, "tangent"),
         (lambda fast: torch.jit.trace(fast, X), r"torch\.jit\.trace"),  # type: ignore[no-untyped-call]
         (torch.jit.script, r"torch\.jit\.script"),
-        (lambda fast: torch.export.export(fast, (X,)), r"torch\.export"),
+        pytest.param(
+            lambda fast: torch.export.export(fast, (X,)),
+            r"torch\.export",
+            marks=pytest.mark.skipif(
+                torch.__version__ < (2, 12), reason="torch 2.11 leaves its hook where a model raises"
+            ),
+        ),
         (lambda fast: torch.vmap(fast)(X[None]), r"torch\.vmap"),
         (lambda fast: torch.func.jvp(fast, (X,), (X,)), r"torch\.func\.jvp"),
         (lambda fast: torch.func.grad(lambda x: fast(x).sum())(X), r"torch\.func\.grad"),
