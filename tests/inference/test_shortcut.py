@@ -11,6 +11,7 @@ from torch import nn
 
 import nhwc
 from nhwc.errors import EngineError
+from nhwc.inference.module import Engine
 from nhwc.inference.run import Runner
 
 
@@ -28,6 +29,14 @@ class Two(nn.Module):
 def small() -> nn.Sequential:
     torch.manual_seed(0)
     return nn.Sequential(nn.Conv2d(3, 5, 3), nn.ReLU(), nn.Conv2d(5, 4, 1)).eval()
+
+
+def on_the_short_way(model: nn.Module, x: torch.Tensor, **more: Any) -> Engine:
+    """An engine whose next call with ``x`` is not the first."""
+    fast: Engine = nhwc.engine(model, x, **more)
+    for _ in range(2):
+        fast(x)
+    return fast
 
 
 def refuse(*_: object) -> None:
@@ -75,9 +84,7 @@ def _nothing_kept(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_other_tensors_after_it(change: Any) -> None:
     x = torch.randn(2, 3, 10, 10)
     model = small()
-    fast = nhwc.engine(model, x, shapes=[[torch.randn(4, 3, 10, 10)], [torch.randn(2, 3, 5, 9)]])
-    for _ in range(2):
-        fast(x)
+    fast = on_the_short_way(model, x, shapes=[[torch.randn(4, 3, 10, 10)], [torch.randn(2, 3, 5, 9)]])
     other = change(x)
     torch.testing.assert_close(fast(other), model(other))
     torch.testing.assert_close(fast(x), model(x))
@@ -85,9 +92,7 @@ def test_other_tensors_after_it(change: Any) -> None:
 
 def test_gradients_are_refused_after_it() -> None:
     x = torch.randn(1, 3, 9, 9)
-    fast = nhwc.engine(small(), x)
-    for _ in range(2):
-        fast(x)
+    fast = on_the_short_way(small(), x)
     with pytest.raises(EngineError, match="no gradients"):
         fast(x.clone().requires_grad_())
 
@@ -95,9 +100,7 @@ def test_gradients_are_refused_after_it() -> None:
 def test_new_weights_after_it() -> None:
     x = torch.randn(1, 3, 9, 9)
     model = small()
-    fast = nhwc.engine(model, x)
-    for _ in range(2):
-        fast(x)
+    fast = on_the_short_way(model, x)
     other = copy.deepcopy(model)
     with torch.no_grad():
         other[0].weight.add_(1.0)
@@ -109,9 +112,7 @@ def test_new_weights_after_it() -> None:
 def test_another_number_of_threads_after_it() -> None:
     x = torch.randn(1, 3, 9, 9)
     model = small()
-    fast = nhwc.engine(model, x)
-    for _ in range(2):
-        fast(x)
+    fast = on_the_short_way(model, x)
     before = torch.get_num_threads()
     try:
         for threads in (1, 3, before):

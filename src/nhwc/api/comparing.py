@@ -23,13 +23,13 @@ from nhwc.recorder.state import StepGuard
 from nhwc.timing import Ratio, Verdict
 from nhwc.training.choosing import Comparison, in_short
 from nhwc.training.collectives import RefusedCollectives
+from nhwc.training.preparation import CHANNELS_LAST, CONTIGUOUS
 from nhwc.training.settings import MOST_MEASURED_S
 from nhwc.training.spelling import spelled
 from nhwc.training.trials import Trial
 
 #: What is kept of an answer.
 _KEPT = {"ratio", "low", "high", "pairs"}
-_FORMATS = _CONTIGUOUS, _CHANNELS_LAST = "contiguous", "channels_last"
 #: Moves the interval on either side, for what differs from process to process; as for ``nhwc.bench``.
 _MARGIN = 0.05
 _PRECISION, _MOST_ROUNDS = 0.03, 40
@@ -91,10 +91,10 @@ def _measured(trial: Trial, seconds: float) -> tuple[Ratio, bool]:
     device, began = trial.context.device, time.monotonic()
     clock = clock_for(device)
     contenders: dict[str, Contender] = {}
-    for each in _FORMATS:
+    for each in (CONTIGUOUS, CHANNELS_LAST):
         step, with_kernels = trial.contender(each)
         contenders[each] = Contender(each, step, context=kernels.use if with_kernels else nullcontext)
-    first = contenders[_CONTIGUOUS]
+    first = contenders[CONTIGUOUS]
     with first.context():
         with _without_others(trial):
             first.step()  # fills caches and chooses algorithms, for many steps to come
@@ -105,18 +105,18 @@ def _measured(trial: Trial, seconds: float) -> tuple[Ratio, bool]:
     meter = LoadMeter()
     run_rounds(
         list(contenders.values()),
-        _CONTIGUOUS,
+        CONTIGUOUS,
         clock,
         Limits(precision=_PRECISION, budget_s=_SHARE * (seconds - spent_s), most_rounds=_MOST_ROUNDS),
         before_round=Placement(0).change if device.type == "cpu" else None,
     )
-    last = contenders[_CHANNELS_LAST]
+    last = contenders[CHANNELS_LAST]
     if last.failure is not None:
         if "allocate" in str(last.failure):  # alone in memory, it may well work
             raise last.failure
         raise _FailsError(f"contiguous works, channels last does not: {in_short(last.failure)}") from last.failure
     load = meter.read(torch.get_num_threads()) if device.type == "cpu" else None
-    unstable = instabilities({name: each.samples_ms for name, each in contenders.items()}, _CONTIGUOUS)
+    unstable = instabilities({name: each.samples_ms for name, each in contenders.items()}, CONTIGUOUS)
     if unstable:
         raise _NothingError(f"the measurement proves nothing, since {unstable[0]}")
     return widened(paired_ratio(first.samples_ms, last.samples_ms), _MARGIN), load is None or not load_sentences(load)
